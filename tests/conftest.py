@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from echomq_django import embedded
-from tests.server import Choice, NoServer, Running, choose, running
+from tests.server import Choice, NoServer, Running, binary, choose, running
 from tests.settings import echomq
 
 CHOICE = pytest.StashKey[Choice]()
@@ -67,7 +67,7 @@ def private_server(pytestconfig: pytest.Config) -> Iterator[Callable[..., embedd
     def start(**kwargs: Any) -> embedded.PrivateServer:
         choice = pytestconfig.stash[CHOICE]
         if choice.kind == "local":
-            kwargs.setdefault("binary", choice.where)
+            kwargs.setdefault("binary", binary(choice.where))
         started.append(embedded.start(**kwargs))
         return started[-1]
 

@@ -10,12 +10,12 @@
 """
 
 import os
-import shutil
 import socket
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
+from unittest import mock
 
 import docker
 import redis
@@ -25,6 +25,7 @@ from testcontainers.community.valkey import ValkeyContainer
 from testcontainers.core.wait_strategies import ExecWaitStrategy
 
 from echomq_django import embedded
+from echomq_django.exceptions import ServerUnavailable
 
 IMAGE = "valkey/valkey:9.1"
 # How long an engine or a registry may take to say that it is there.
@@ -73,11 +74,17 @@ def running(choice: Choice) -> Iterator[Running]:
         with _container(choice.where) as url:
             yield Running(choice, url)
     else:
-        private = embedded.start(binary=choice.where)
+        private = embedded.start(binary=binary(choice.where))
         try:
             yield Running(choice, private.url)
         finally:
             private.stop()
+
+
+def binary(name: str) -> embedded.Binary:
+    """Find a binary, and look at it, as `embedded://` does."""
+    with mock.patch.dict(os.environ, {"ECHOMQ_SERVER_BIN": name} if name else {}):
+        return embedded.find_binary()
 
 
 def dump(client: redis.Redis) -> dict[Any, tuple[Any, ...]]:
@@ -123,12 +130,11 @@ def _url(url: str) -> Choice:
 
 
 def _local(name: str) -> Choice:
-    path = shutil.which(name) if name else embedded.find_binary().path
-    if path is None:
-        raise NoServer("no such program")
-    choice = Choice("local", str(path), "")
-    with running(choice) as server, redis.Redis.from_url(server.url) as client:
-        return replace(choice, version=_version(client))
+    try:
+        found = binary(name)
+    except ServerUnavailable as error:
+        raise NoServer(str(error)) from error
+    return Choice("local", str(found.path), f"{found.name.title()} {'.'.join(map(str, found.version))}")
 
 
 def _version_of_the_image() -> str:

@@ -23,7 +23,12 @@ ROOT_URLCONF = "tests.urls"
 STATIC_URL = "static/"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": os.environ.get("ECHOMQ_TEST_DATABASE", ":memory:")}}
+DATABASES = {
+    "default": {
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": os.environ.get("ECHOMQ_TEST_DATABASE", ":memory:"),
+    },
+}
 
 INSTALLED_APPS = [
     "django.contrib.admin",

@@ -73,8 +73,8 @@ def test_auto_without_an_engine_is_a_local_server_within_two_seconds(monkeypatch
 
 
 def test_a_missing_binary_passes_the_choice_on_and_a_lone_one_stops_the_run():
-    assert choose("local:no-such-server,local").passed_over == ("local:no-such-server, no such program",)
-    with pytest.raises(NoServer, match="no such program"):
+    assert choose("local:no-such-server,local").passed_over[0].startswith("local:no-such-server, ")
+    with pytest.raises(NoServer, match="no-such-server"):
         choose("local:no-such-server")
 
 
