@@ -137,7 +137,7 @@ class PrivateServer:
     def _run(self) -> None:
         command = [str(self.binary.path), *self._arguments]
         # The kernel ties the signal to the parent *thread*: under any other than the main one it would come too early.
-        if sys.platform == "linux" and threading.current_thread() is threading.main_thread():
+        if sys.platform == "linux" and sys.executable and threading.current_thread() is threading.main_thread():
             command = [sys.executable, "-ISc", DIE_WITH_PARENT, str(os.getpid()), *command]
         assert self._lock is not None
         with (self.folder / "server.log").open("ab") as output:
@@ -196,14 +196,13 @@ def _free_port(port: int = 0) -> int | None:
 
 
 def connection(url: str) -> redis.Redis:
-    return redis.Redis.from_url(
-        url, protocol=2, socket_timeout=2, socket_connect_timeout=2, retry=Retry(NoBackoff(), 0)
-    )
+    retry = Retry(NoBackoff(), 0)
+    return redis.Redis.from_url(url, protocol=2, socket_timeout=2, socket_connect_timeout=2, retry=retry)
 
 
 def ask(url: str) -> tuple[int, bool] | None:
     """Return the pid of the server that answers there, and whether it is still loading."""
-    with contextlib.suppress(redis.RedisError, OSError, ValueError), connection(url) as client:
+    with contextlib.suppress(redis.RedisError, OSError, ValueError, KeyError), connection(url) as client:
         info = client.info()
         return info["process_id"], bool(info["loading"])
     return None
@@ -221,7 +220,4 @@ def lock(path: Path, how: int, patience: float = 0.0) -> int | None:
             if time.monotonic() > deadline:
                 os.close(descriptor)
                 return None
-        except BaseException:
-            os.close(descriptor)
-            raise
         time.sleep(0.02)
