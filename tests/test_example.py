@@ -1,0 +1,235 @@
+"""The example project: its orders file, its rules, and the demo as a stranger runs it."""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import echomq_django
+
+EXAMPLE = Path(__file__).parents[1] / "example_project"
+LEFT_BY_A_RUN = shutil.ignore_patterns(".echomq", "db.sqlite3*", "receipts", "worker.log", "__pycache__")
+# The children import the package that these tests run against, wherever it is installed.
+PACKAGE_PARENT = Path(echomq_django.__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def orders() -> Iterator[ModuleType]:
+    """Import the shop's rules alone, under another name: this process has settings in which there is no shop."""
+    spec = importlib.util.spec_from_file_location("example_shop_orders", EXAMPLE / "shop" / "orders.py")
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules[spec.name]
+
+
+GOOD = {
+    "number": "2001",
+    "placed_at": "2025-03-03T08:00:00+00:00",
+    "customer": "Ελπίδα Λεμονάκης",
+    "email": "elpida.lemonakis@example.org",
+    "amount": "1.234,50",
+    "currency": "EUR",
+    "items": "1 x Teapot, blue; 2 x Bread knife",
+    "note": "",
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "amount"),
+    [
+        ("1234.50", "1234.50"),
+        ("1,234.50", "1234.50"),
+        ("1.234,50", "1234.50"),
+        ("1 234,50", "1234.50"),
+        ("1\N{NO-BREAK SPACE}234,50", "1234.50"),
+        ("1\N{NARROW NO-BREAK SPACE}234,50", "1234.50"),
+        ("1'234.50", "1234.50"),
+        ("1’234.50", "1234.50"),
+        ("12,34,567.00", "1234567.00"),
+        ("١٬٢٣٤٫٥٠", "1234.50"),
+        ("१,२३४.५०", "1234.50"),
+        ("４２，８６２", "42862"),
+        ("1,234", "1234"),
+        ("1.234.567", "1234567"),
+        ("49,9", "49.9"),
+        ("0,05", "0.05"),
+        (" 7 ", "7"),
+        ("-24,90", "-24.90"),
+    ],
+)
+def test_an_amount_is_read_however_it_is_written(orders, text, amount):
+    assert str(orders.parse_amount(text)) == amount
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1O8,50",
+        "12.50 EUR",
+        "1,23,50",
+        "1.234.50",
+        "1,234,50",
+        "0.999",
+        "1 234 5",
+        "1_000",
+        "1e3",
+        "NaN",
+        "²",
+        "½",
+        ".",
+    ],
+)
+def test_what_cannot_be_one_amount_for_certain_is_no_amount(orders, text):
+    with pytest.raises(ValueError, match="is not a number; write it like"):
+        orders.parse_amount(text)
+
+
+@pytest.mark.parametrize("text", ["", "  ", "\N{NO-BREAK SPACE}"])
+def test_an_empty_amount_is_called_empty(orders, text):
+    with pytest.raises(ValueError, match="amount is empty; enter what the customer paid"):
+        orders.parse_amount(text)
+
+
+def test_a_good_order_is_read(orders):
+    order = orders.validate(GOOD)
+
+    assert (order.number, order.amount, order.currency) == ("2001", Decimal("1234.50"), "EUR")
+    assert order.items == ("1 x Teapot, blue", "2 x Bread knife")
+
+
+@pytest.mark.parametrize(
+    ("cells", "read"),
+    [
+        ({"email": "  wren@example.org "}, {"email": "wren@example.org"}),
+        ({"currency": " gbp"}, {"currency": "GBP"}),
+        ({"amount": "12,800", "currency": "JPY"}, {"amount": Decimal(12800)}),
+        ({"amount": "7"}, {"amount": Decimal("7.00")}),
+    ],
+)
+def test_dirt_that_has_one_meaning_is_cleaned(orders, cells, read):
+    order = orders.validate(GOOD | cells)
+
+    assert {name: getattr(order, name) for name in read} == read
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        ({"amount": ""}, "order 2001: amount is empty; enter what the customer paid, for example 1,234.50"),
+        ({"amount": "1O8,50"}, "order 2001: amount '1O8,50' is not a number; write it like 1,234.50 or 1.234,50"),
+        ({"amount": "-24,90"}, "order 2001: amount '-24,90' is not more than zero; a refund is not an order"),
+        ({"amount": "0,00"}, "order 2001: amount '0,00' is not more than zero; a refund is not an order"),
+        ({"amount": "10000000000"}, "order 2001: amount '10000000000' is more than 9,999,999,999.99; split the order"),
+        ({"amount": "12.50", "currency": "JPY"}, "order 2001: amount '12.50' has cents, but JPY has none"),
+        ({"email": "a.example.com"}, "order 2001: email 'a.example.com' is not an e-mail address; ask the customer"),
+        ({"email": ""}, "order 2001: email '' is not an e-mail address; ask the customer"),
+        ({"customer": " "}, "order 2001: customer is empty"),
+        ({"items": ""}, "order 2001: items is empty"),
+        ({"surplus": "x"}, "order 2001: the row has more cells than the header; is a comma not quoted?"),
+        ({"number": ""}, "order '': number must be 1 to 20 letters, digits or dashes"),
+        ({"number": "../2001"}, "order '../2001': number must be 1 to 20 letters, digits or dashes"),
+    ],
+)
+def test_a_bad_order_is_told_apart_by_number_and_reason(orders, cells, message):
+    with pytest.raises(orders.BadOrder) as error:
+        orders.validate(GOOD | cells)
+    assert str(error.value) == message
+
+
+def test_an_unknown_currency_is_answered_with_the_known_ones(orders):
+    with pytest.raises(
+        orders.BadOrder, match=r"^order 2001: currency 'EUX' is unknown; the shop takes AED, .* and USD$"
+    ):
+        orders.validate(GOOD | {"currency": "EUX"})
+
+
+def test_a_day_that_does_not_exist_is_no_date(orders):
+    with pytest.raises(orders.BadOrder, match=r"^order 2001: placed_at '2025-02-30' is not a date and time"):
+        orders.validate(GOOD | {"placed_at": "2025-02-30"})
+
+
+def test_a_missing_column_is_named(orders):
+    with pytest.raises(orders.BadOrder, match="order 2001: there is no column 'email'"):
+        orders.validate({name: cell for name, cell in GOOD.items() if name != "email"})
+
+
+def test_no_row_is_dropped_while_reading(orders, tmp_path):
+    file = tmp_path / "orders.csv"
+    file.write_bytes(b"\xef\xbb\xbfnumber,note\r\n1,a\r\n1,a\r\n2\r\n3,a,b,c\r\n,\r\n")
+
+    assert orders.read_orders(file) == [
+        {"number": "1", "note": "a"},
+        {"number": "1", "note": "a"},
+        {"number": "2", "note": ""},
+        {"number": "3", "note": "a", "surplus": "b,c"},
+        {"number": "", "note": ""},
+    ]
+
+
+def test_the_orders_file_holds_the_dirt_that_the_demo_is_about(orders):
+    rows = orders.read_orders(EXAMPLE / "orders.csv")
+    numbers = [row["number"] for row in rows]
+    bad = []
+    for row in rows:
+        try:
+            orders.validate(row)
+        except orders.BadOrder:
+            bad.append(row["number"])
+
+    assert len(rows) == 500
+    assert [number for number in sorted(set(numbers)) if numbers.count(number) > 1] == ["1200"]
+    assert bad == ["1042", "1067", "1091", "1092", "1156", "1238", "1333", "1390", "1436"]
+    assert {row["note"] for row in rows} >= {"crash", "flaky gateway", "slow: needs manual VAT look-up"}
+
+
+def test_the_orders_file_is_what_its_script_writes(tmp_path):
+    subprocess.run([sys.executable, EXAMPLE / "make_orders.py", tmp_path / "orders.csv"], check=True)
+
+    assert (tmp_path / "orders.csv").read_bytes() == (EXAMPLE / "orders.csv").read_bytes()
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Copy the example project as it is in the repository."""
+    return Path(shutil.copytree(EXAMPLE, tmp_path / "shop", ignore=LEFT_BY_A_RUN))
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Return our environment without our settings."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("DJANGO_SETTINGS_MODULE", "ECHOMQ_URL")}
+    return kept | {"PYTHONPATH": str(PACKAGE_PARENT), "PYTHONWARNINGS": "error", "COLUMNS": "100"} | more
+
+
+def manage(project: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of the project to its end."""
+    return subprocess.run(
+        [sys.executable, "manage.py", *arguments],
+        cwd=project,
+        env=environment(**more),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        timeout=150,
+        check=False,
+    )
+
+
+def test_the_shop_passes_its_own_tests(project, url):
+    tests = manage(project, "test", ECHOMQ_URL=url)
+
+    assert tests.returncode == 0, tests.stdout
+    assert "\nRan 10 tests in " in tests.stdout
+
+
+def test_the_migration_is_up_to_date(project, url):
+    check = manage(project, "makemigrations", "--check", "--dry-run", ECHOMQ_URL=url)
+
+    assert (check.returncode, check.stdout) == (0, "No changes detected\n")
