@@ -1,0 +1,51 @@
+# Everything here works on a machine that has Python 3.11 or newer, make and a package index.
+PYTHON ?= python3
+
+TOX := .venv-tox/bin/tox
+DEMO := .venv-demo/bin/python
+MANAGE := $(DEMO) example_project/manage.py
+SOURCES := pyproject.toml $(shell find echomq_django -type f -not -name '*.pyc')
+
+# A user whose index is set for pip means uv too (tox makes its environments with it).
+ifdef PIP_INDEX_URL
+export UV_DEFAULT_INDEX ?= $(PIP_INDEX_URL)
+endif
+
+.PHONY: test quick lint docs demo serve worker clean
+
+test: .venv-tox/made  ## every Python and Django pair this machine has, lint and docs
+	$(TOX) run
+
+quick: .venv-tox/made  ## one pair, without the slow tests
+	$(TOX) run -e py311-django52 -- -m "not slow"
+
+lint docs: .venv-tox/made
+	$(TOX) run -e $@
+
+demo: .venv-demo/made  ## the example project's orders, from the file to the receipts
+	$(MANAGE) migrate --verbosity 0
+	$(MANAGE) demo
+
+serve: .venv-demo/made  ## the example project's site and admin
+	$(MANAGE) migrate --verbosity 0
+	$(MANAGE) runserver 127.0.0.1:8000
+
+worker: .venv-demo/made  ## a worker for the example project
+	$(MANAGE) migrate --verbosity 0
+	$(MANAGE) echomq_worker
+
+clean:
+	rm -rf .venv-tox .venv-demo .tox build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+
+# Each environment ends with a file named made, so that an install that was cut off is done again.
+.venv-tox/made: Makefile
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11")'
+	$(PYTHON) -m venv .venv-tox
+	.venv-tox/bin/python -m pip install --quiet "tox>=4.30" "tox-uv>=1.20"
+	touch $@
+
+.venv-demo/made: Makefile $(SOURCES)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11")'
+	$(PYTHON) -m venv .venv-demo
+	$(DEMO) -m pip install --quiet ".[embedded,demo,hiredis]"
+	touch $@
