@@ -1,0 +1,104 @@
+"""Every key. The only file that spells "emq:".
+
+The part in braces is the cluster's hash tag: all keys of one queue live in one slot, so that a script may
+touch them together.
+"""
+
+import binascii
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+from .exceptions import InvalidQueueName
+
+VERSION = "{emq}:version"
+WORKERS = "{emq}:workers"
+QUEUES = "{emq}:queues"
+
+_QUEUE_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
+
+
+def worker(worker_id: str) -> str:
+    """Name the record of one worker."""
+    return f"{{emq}}:worker:{worker_id}"
+
+
+def check_queue(queue: str) -> str:
+    """Give a queue's name back; InvalidQueueName when it is none.
+
+    A brace would move keys to another slot, and "emq" is the tag of the keys above.
+    """
+    if not isinstance(queue, str) or not _QUEUE_NAME.fullmatch(queue) or queue == "emq":
+        raise InvalidQueueName(
+            f"{queue!r} is not a queue's name: use 1 to 128 of A-Z a-z 0-9 . _ - (and not 'emq')."
+        )
+    return queue
+
+
+@dataclass(frozen=True, slots=True)
+class QueueKeys:
+    """Hold the keys of one queue. A `root` is completed by an id or a group."""
+
+    queue: str
+    pending: str
+    active: str
+    schedule: str
+    dead: str
+    quarantine: str
+    meta: str
+    wake: str
+    job_root: str
+    receipt_root: str
+    lane_root: str
+    ring: str
+    paused: str
+    glimit: str
+    gactive: str
+    outbox: str
+    completed: str
+    failed: str
+
+    def row(self, job_id: str) -> str:
+        """Name a job's row."""
+        return self.job_root + job_id
+
+    def errors(self, job_id: str) -> str:
+        """Name the list of a job's error records."""
+        return self.job_root + job_id + ":errors"
+
+
+@lru_cache(maxsize=1024)
+def of(queue: str) -> QueueKeys:
+    """Give the keys of a queue; InvalidQueueName when its name is none."""
+    base = f"emq:{{{check_queue(queue)}}}:"
+    return QueueKeys(
+        queue=queue,
+        pending=base + "pending",
+        active=base + "active",
+        schedule=base + "schedule",
+        dead=base + "dead",
+        quarantine=base + "quarantine",
+        meta=base + "meta",
+        wake=base + "wake",
+        job_root=base + "job:",
+        receipt_root=base + "receipt:",
+        lane_root=base + "g:",
+        ring=base + "ring",
+        paused=base + "paused",
+        glimit=base + "glimit",
+        gactive=base + "gactive",
+        outbox=base + "flow:outbox",
+        completed=base + "metrics:completed",
+        failed=base + "metrics:failed",
+    )
+
+
+def slot(key: str) -> int:
+    """Give the cluster slot of a key: CRC16-XMODEM of its hash tag, modulo 16384.
+
+    Source: the Redis cluster specification, "Hash tags".
+    """
+    start = key.find("{")
+    end = key.find("}", start + 1)
+    tag = key[start + 1 : end] if start >= 0 and end > start + 1 else key
+    return binascii.crc_hqx(tag.encode(), 0) % 16384

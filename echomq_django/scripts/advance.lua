@@ -1,0 +1,51 @@
+#!lua flags=allow-oom
+-- advance: schedule -> pending
+--
+-- Run scheduled jobs now, by name, whatever their time.
+--
+-- Needs: prelude
+-- KEYS[1] schedule    zset  id -> run-at, ms
+-- KEYS[2] pending     zset  id -> -priority
+-- KEYS[3] quarantine  zset  id -> when it was put aside, ms
+-- KEYS[4] wake        list  tokens for parked workers
+-- KEYS[5] job_root    root  of the jobs' rows
+-- KEYS[6] lane_root   root  of the lanes
+-- KEYS[7] ring        list  lanes that may be served
+-- KEYS[8] paused      set   lanes that are paused
+-- KEYS[9] glimit      hash  lane -> most in flight
+-- KEYS[10] gactive    hash  lane -> in flight
+-- ARGV[1..] ids (id)  each job
+--
+-- Returns a word for each id, in order: "ok"; "elsewhere" when it is not scheduled; "gone"; "unsound" when its row
+-- is missing or broken and it was put aside.
+
+local schedule, pending, quarantine, wake, job_root = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local lane_root, ring, paused, glimit, gactive = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local ids = groups(1, 1)
+
+demand("zset", schedule, quarantine)
+local line = lines(pending, job_root, lane_root, ring, paused, glimit, gactive, wake)
+
+local words, sound, aside, seen = {}, {}, {}, {}
+for i, entry in ipairs(ids) do
+    local id = entry[1]
+    local listed = not seen[id] and redis.call("ZSCORE", schedule, id)
+    local fields = read(job_root .. id, "group", "priority")
+    if not listed then
+        words[i] = fields and "elsewhere" or "gone"
+    elseif not fields then
+        words[i], seen[id] = "unsound", true
+        aside[#aside + 1] = id
+    else
+        words[i], seen[id] = "ok", true
+        if fields[2] then
+            demand_lane(line, fields[2])
+        end
+        sound[#sound + 1] = { id, fields[2], fields[3] }
+    end
+end
+
+put_aside(quarantine, schedule, clock(), aside)
+promote(line, schedule, sound)
+ring_up(line)
+return words

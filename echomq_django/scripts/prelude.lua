@@ -1,0 +1,214 @@
+-- What several scripts must say letter for letter. The loader puts this text in front of each script whose
+-- header says "Needs: prelude". Nothing here writes before its caller has looked at everything.
+
+-- The server's clock, in ms. The callers' clocks differ, and the places are scored by one.
+local function clock()
+    local time = redis.call("TIME")
+    return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+-- Writes are not rolled back when a script fails: a key of a wrong type has to be met before the first of them.
+local function demand(kind, ...)
+    for _, key in ipairs({ ... }) do
+        local found = redis.call("TYPE", key).ok
+        if found ~= kind and found ~= "none" then
+            error({ err = "WRONGTYPE " .. key .. " holds a " .. found .. " where a " .. kind .. " belongs" })
+        end
+    end
+end
+
+-- A counter as a row holds it, else nil. 15 digits are what Lua's numbers carry exactly.
+local function count(value)
+    return value and #value <= 15 and value:match("^%d+$") and tonumber(value) or nil
+end
+
+-- A row's attempts and the fields asked for, or nil when the row is missing or unsound.
+-- Any other error (a slot that is moving, say) ends the script here, with nothing written.
+local function read(row, ...)
+    local fields = redis.pcall("HMGET", row, "attempts", ...)
+    if fields.err then
+        if not fields.err:find("WRONGTYPE", 1, true) then
+            error(fields)
+        end
+        return nil
+    end
+    return count(fields[1]) and fields or nil
+end
+
+-- The fence: this claim's attempts, and its nonce where the row has one (EchoMQ writes none).
+-- `fields` begin with attempts and owner.
+local function holds(fields, token, owner)
+    return fields[1] == token and (not fields[2] or fields[2] == owner)
+end
+
+-- Trailing parameters, in groups of `width`.
+local function groups(first, width)
+    local list = {}
+    for at = first, #ARGV, width do
+        list[#list + 1] = { unpack(ARGV, at, at + width - 1) }
+    end
+    return list
+end
+
+-- Ids that no script can judge leave their place, or they would be met again at every call.
+local function put_aside(quarantine, place, now, ids)
+    for _, id in ipairs(ids) do
+        redis.call("ZREM", place, id)
+        redis.call("ZADD", quarantine, now, id)
+    end
+    if #ids > 0 then
+        redis.call("ZREMRANGEBYRANK", quarantine, 0, -1001)
+    end
+end
+
+local function tally(key, number)
+    redis.call("HSET", key, "count", (count(redis.call("HGET", key, "count")) or 0) + number)
+end
+
+-- A token that is still in the list means that nobody is parked: a second one would wake nobody.
+local function wake_one(wake)
+    if redis.call("LLEN", wake) == 0 then
+        redis.call("LPUSH", wake, 1)
+    end
+end
+
+-- The two lines in which jobs wait for a worker: pending, and the lanes of those that have a group.
+local function lines(pending, job_root, lane_root, ring, paused, glimit, gactive, wake)
+    demand("zset", pending)
+    demand("list", wake)
+    return {
+        pending = pending, job_root = job_root, lane_root = lane_root, ring = ring, paused = paused,
+        glimit = glimit, gactive = gactive, wake = wake, empty = redis.call("ZCARD", pending) == 0,
+    }
+end
+
+local function lane_of(line, group)
+    return line.lane_root .. group .. ":pending"
+end
+
+local function demand_lane(line, group)
+    demand("zset", lane_of(line, group))
+    demand("list", line.ring)
+    demand("set", line.paused)
+    demand("hash", line.glimit, line.gactive)
+end
+
+-- Offer a lane to its claimers: once, and only while it may be served. One token for each lane, as EchoMQ does.
+local function offer(line, group)
+    local limit = tonumber(redis.call("HGET", line.glimit, group))
+    local active = count(redis.call("HGET", line.gactive, group)) or 0
+    if redis.call("SISMEMBER", line.paused, group) == 0 and not (limit and active >= limit)
+        and not redis.call("LPOS", line.ring, group) then
+        redis.call("RPUSH", line.ring, group)
+        redis.call("LPUSH", line.wake, 1)
+        redis.call("LTRIM", line.wake, 0, 63)
+    end
+end
+
+-- Count a group's jobs in flight, up or down.
+local function occupy(line, group, step)
+    local active = (count(redis.call("HGET", line.gactive, group)) or 0) + step
+    if active > 0 then
+        redis.call("HSET", line.gactive, group, active)
+    else
+        redis.call("HDEL", line.gactive, group)
+    end
+end
+
+-- A group's job has left active: whoever waits in its lane may be served now.
+local function vacate(line, group)
+    occupy(line, group, -1)
+    if redis.call("ZCARD", lane_of(line, group)) > 0 then
+        offer(line, group)
+    end
+end
+
+-- Take a waiting job out of its lane; an empty lane is offered to nobody.
+local function leave_lane(line, group, id)
+    redis.call("ZREM", lane_of(line, group), id)
+    if redis.call("ZCARD", lane_of(line, group)) == 0 then
+        redis.call("LREM", line.ring, 0, group)
+    end
+end
+
+-- Higher priorities first; equal ones in the order in which they were minted.
+local function rank(priority)
+    local number = tonumber(priority)
+    return number and number >= -100 and number <= 100 and 0 - number or 0
+end
+
+local function line_up(line, id, group, priority)
+    redis.call("HSET", line.job_root .. id, "state", "pending")
+    if group then
+        redis.call("ZADD", lane_of(line, group), 0, id)
+        offer(line, group)
+    else
+        redis.call("ZADD", line.pending, rank(priority), id)
+    end
+end
+
+-- Wake a parked worker when pending was empty and is no more.
+local function ring_up(line)
+    if line.empty and redis.call("ZCARD", line.pending) > 0 then
+        wake_one(line.wake)
+    end
+end
+
+-- Put a job on the schedule. A new earliest one must wake whoever sleeps until the former.
+local function appoint(schedule, wake, id, at)
+    local first = redis.call("ZRANGE", schedule, 0, 0, "WITHSCORES")[2]
+    redis.call("ZADD", schedule, at, id)
+    if not first or at < tonumber(first) then
+        wake_one(wake)
+    end
+end
+
+-- What is due on the schedule, judged: sound jobs, and ids to put aside.
+local function due(line, schedule, now, limit)
+    local sound, aside = {}, {}
+    for _, id in ipairs(redis.call("ZRANGE", schedule, "-inf", now, "BYSCORE", "LIMIT", 0, limit)) do
+        local fields = read(line.job_root .. id, "group", "priority")
+        if fields then
+            if fields[2] then
+                demand_lane(line, fields[2])
+            end
+            sound[#sound + 1] = { id, fields[2], fields[3] }
+        else
+            aside[#aside + 1] = id
+        end
+    end
+    return sound, aside
+end
+
+local function promote(line, schedule, sound)
+    for _, job in ipairs(sound) do
+        redis.call("ZREM", schedule, job[1])
+        line_up(line, unpack(job, 1, 3))
+    end
+end
+
+-- What a worker is told of a claimed job. `fields` as CLAIMED names them, attempts first.
+local CLAIMED = { "payload", "owner", "spared", "stalled", "max_attempts", "name", "group", "deferred_at" }
+local function told(id, token, fields, now)
+    local deferred = count(fields[9])
+    return { id, token, fields[2], count(fields[4]) or 0, count(fields[5]) or 0, count(fields[6]) or 0,
+        fields[7] or "", fields[8] or "", deferred and math.max(now - deferred, 0) or -1 }
+end
+
+-- Add an error record to a job's list; the oldest ones make room.
+local function record(errors, text, keep)
+    redis.call("RPUSH", errors, text)
+    redis.call("LTRIM", errors, -keep, -1)
+end
+
+local function bury(dead, failed, id, row, now, reason)
+    redis.call("HSET", row, "state", "dead", "died_at", now, "last_error", reason)
+    redis.call("ZADD", dead, now, id)
+    tally(failed, 1)
+end
+
+-- Delete a job: its row, its error records, its log lines.
+local function erase(job_root, id)
+    local row = job_root .. id
+    redis.call("DEL", row, row .. ":errors", row .. ":logs")
+end

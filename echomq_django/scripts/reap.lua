@@ -1,0 +1,95 @@
+#!lua flags=allow-oom
+-- reap: active -> pending | schedule | dead
+--
+-- Take back jobs whose lease ran out. The first loss of a job sends it back to pending, the next ones to the
+-- schedule (a job that kills its worker must not walk through the fleet), the last one to dead.
+-- A server that is not the one of the last reap was away: live workers get one lease to extend first.
+--
+-- Needs: prelude
+-- KEYS[1] active      zset  id -> lease deadline, ms
+-- KEYS[2] pending     zset  id -> -priority
+-- KEYS[3] schedule    zset  id -> run-at, ms
+-- KEYS[4] dead        zset  id -> time of death, ms
+-- KEYS[5] quarantine  zset  id -> when it was put aside, ms
+-- KEYS[6] meta        hash  "reap_run", "reap_after"
+-- KEYS[7] failed      hash  count
+-- KEYS[8] wake        list  tokens for parked workers
+-- KEYS[9] job_root    root  of the jobs' rows
+-- KEYS[10] lane_root  root  of the lanes
+-- KEYS[11] ring       list  lanes that may be served
+-- KEYS[12] paused     set   lanes that are paused
+-- KEYS[13] glimit     hash  lane -> most in flight
+-- KEYS[14] gactive    hash  lane -> in flight
+-- ARGV[1] limit       how many jobs at most, up to 500
+-- ARGV[2] lease       ms to wait for live workers after an outage
+-- ARGV[3] keep        how many error records to keep
+-- ARGV[4..] backoff (delay)  ms, after each loss but the last: the job dies with one more
+--
+-- Returns "ok" or "waiting", and how many went to pending, to schedule, to dead, and into quarantine.
+
+local active, pending, schedule, dead, quarantine = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local meta, failed, wake, job_root, lane_root = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local ring, paused, glimit, gactive = KEYS[11], KEYS[12], KEYS[13], KEYS[14]
+local limit, lease, keep = ARGV[1], ARGV[2], ARGV[3]
+local backoff = groups(4, 1)
+
+demand("zset", active, schedule, dead, quarantine)
+demand("hash", meta, failed)
+local line = lines(pending, job_root, lane_root, ring, paused, glimit, gactive, wake)
+local now = clock()
+
+local server = redis.pcall("INFO", "server")
+-- Where INFO is forbidden the outage goes unseen, and leases are all there is.
+local run = type(server) == "string" and server:match("run_id:(%x+)") or "unknown"
+local known = redis.call("HMGET", meta, "reap_run", "reap_after")
+if known[1] ~= run then
+    redis.call("HSET", meta, "reap_run", run, "reap_after", now + lease)
+    return { "waiting", 0, 0, 0, 0 }
+end
+if now < (count(known[2]) or 0) then
+    return { "waiting", 0, 0, 0, 0 }
+end
+
+local sound, aside = {}, {}
+for _, id in ipairs(redis.call("ZRANGE", active, "-inf", now, "BYSCORE", "LIMIT", 0, limit)) do
+    local row = job_root .. id
+    local fields = read(row, "owner", "spared", "stalled", "group", "priority", "started_at")
+    local kind = redis.call("TYPE", row .. ":errors").ok
+    if fields and (kind == "list" or kind == "none") then
+        if fields[5] then
+            demand_lane(line, fields[5])
+        end
+        sound[#sound + 1] = { id, fields }
+    else
+        aside[#aside + 1] = id
+    end
+end
+
+local moved = { pending = 0, schedule = 0, dead = 0 }
+put_aside(quarantine, active, now, aside)
+for _, job in ipairs(sound) do
+    local id, fields = job[1], job[2]
+    local row, group = job_root .. id, fields[5]
+    local spared, losses = count(fields[3]) or 0, (count(fields[4]) or 0) + 1
+    redis.call("ZREM", active, id)
+    redis.call("HSET", row, "spared", spared + 1, "stalled", losses)
+    record(row .. ":errors", string.format(
+        '{"error":"crashed","attempt":%d,"worker":%s,"started_at":%d,"finished_at":%d}', count(fields[1]) - spared,
+        cjson.encode(((fields[2] or ""):gsub(":%d+$", ""))), count(fields[7]) or 0, now), keep)
+    if group then
+        vacate(line, group)
+    end
+    if losses > #backoff then
+        bury(dead, failed, id, row, now, "crashed: its worker was lost " .. losses .. " times while running it")
+        moved.dead = moved.dead + 1
+    elseif losses == 1 then
+        line_up(line, id, group, fields[6])
+        moved.pending = moved.pending + 1
+    else
+        redis.call("HSET", row, "state", "scheduled")
+        appoint(schedule, wake, id, now + backoff[losses][1])
+        moved.schedule = moved.schedule + 1
+    end
+end
+ring_up(line)
+return { "ok", moved.pending, moved.schedule, moved.dead, #aside }
