@@ -66,11 +66,8 @@ def connect(folder: Path) -> str:
 def running(folder: Path) -> str | None:
     """Return the URL of the live server of this folder, if there is one."""
     folder = folder.resolve()
-    with contextlib.suppress(OSError, ValueError, KeyError):
-        state = json.loads((folder / "server.json").read_text())
-        if _guarded(folder) and ask(state["url"]) == (state["pid"], False):
-            return str(state["url"])
-    return None
+    url, pid = _published(folder)
+    return url if url and _guarded(folder) and ask(url) == (pid, False) else None
 
 
 def stop(folder: Path) -> None:
@@ -166,25 +163,31 @@ def guard(folder: Path) -> None:
 
 
 def _start_server(folder: Path) -> PrivateServer:
-    last = {}
-    with contextlib.suppress(OSError, ValueError):
-        last = json.loads((folder / "server.json").read_text())
-    if last and ask(last["url"]) == (last["pid"], False):
+    url, pid = _published(folder)
+    if url and ask(url) == (pid, False):
         # We are the guardian, so this server has lost its own. Linux ends those, other systems don't.
-        log.warning("ending a server without a guardian, pid %s", last["pid"])
-        _shut_down(last["url"])
+        log.warning("ending a server without a guardian, pid %s", pid)
+        _shut_down(url)
     binary = find_binary()
     if len(os.fsencode(folder / "server.sock")) <= SOCKET_PATH_LIMIT:
         server = PrivateServer(folder, binary, 0, {}, {}, temporary=False)
     else:  # the old port if possible, for the sake of clients that knew the last server
         try:
-            server = start(folder, binary=binary, port=urlsplit(last.get("url", "")).port)
-        except ServerUnavailable as error:
+            server = start(folder, binary=binary, port=urlsplit(url).port)
+        except (ServerUnavailable, ValueError) as error:
             log.warning("%s", error)
             server = start(folder, binary=binary)
     _publish(server)
     log.info("%s %s, pid %s, serves at %s", binary.name, binary.path, server.pid, server.url)
     return server
+
+
+def _published(folder: Path) -> tuple[str, int]:
+    """Return URL and pid of the last server of this folder, which may be long dead; nothing if there was none."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        note = json.loads((folder / "server.json").read_text())
+        return str(note["url"]), int(note["pid"])
+    return "", 0
 
 
 def _publish(server: PrivateServer) -> None:
