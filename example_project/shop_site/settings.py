@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -67,7 +68,7 @@ USE_TZ = True
 STATIC_URL = "static/"
 
 # Seconds. Everything is short, so that a retry and a crash can be watched; the defaults are longer.
-ECHOMQ = {
+ECHOMQ: dict[str, Any] = {
     "default": {
         "LOCATION": os.environ.get("ECHOMQ_URL", "embedded://"),
         "QUEUES": {
