@@ -124,10 +124,10 @@ def mint(namespace: str = JOB) -> str:
     return brand(namespace, _mint.snowflake())
 
 
-def worker_name() -> str:
-    """Name this process: host, pid and eight random hexadecimal digits, since pids come back."""
-    host = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:40]
-    return f"{host}:{os.getpid()}:{secrets.token_hex(4)}"
+def worker_name(name: str = "") -> str:
+    """Name this process: a name or the host's, pid, and eight random hexadecimal digits, since pids come back."""
+    label = re.sub(r"[^A-Za-z0-9._-]", "-", name or socket.gethostname())[:40]
+    return f"{label}:{os.getpid()}:{secrets.token_hex(4)}"
 
 
 def _reseed() -> None:

@@ -381,14 +381,20 @@ def page(
     return client.run(transitions.rows(queue_keys, place, listed)) if listed else []
 
 
-def oldest_pending(queue: str, *, using: str = conf.DEFAULT_ALIAS) -> Job | None:
-    """Find the pending job that was enqueued first: the first of some priority."""
-    client, queue_keys = connection.client(using), keys.of(queue)
-    heads = client.run(transitions.heads(queue_keys))
+def oldest_pending_age(queue: str, *, using: str = conf.DEFAULT_ALIAS) -> float | None:
+    """Give the seconds since the oldest pending job was enqueued; None when none is pending.
+
+    Held against the server's clock; the job's time is its producer's.
+    """
+    now_ms, heads = connection.client(using).run(transitions.heads(keys.of(queue)))
     if not heads:
         return None
-    oldest = min(heads, key=lambda head: head[0])
-    return client.run(transitions.rows(queue_keys, Location.PENDING, [oldest]))[0]
+    return max(now_ms - min(ids.parse(job_id).milliseconds for job_id in heads), 0) / 1000
+
+
+def lapsed(queue: str, *, using: str = conf.DEFAULT_ALIAS) -> transitions.Lapsed:
+    """Count the jobs that a reap and a promote would move now."""
+    return connection.client(using).run(transitions.lapsed(keys.of(queue)))
 
 
 def queues(*, using: str = conf.DEFAULT_ALIAS) -> list[str]:

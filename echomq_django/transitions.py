@@ -86,6 +86,14 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
+class Lapsed:
+    """Hold how many leases have run out, and how many scheduled jobs are due."""
+
+    expired: int
+    due: int
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerInfo:
     """Hold what a worker says of itself, and its silence: ms since its last heartbeat."""
 
@@ -479,8 +487,7 @@ def workers() -> Call[list[tuple[str, int, int]]]:
     """List the workers: id, last heartbeat and the server's time, both ms."""
 
     def parse(replies: Sequence[Any]) -> list[tuple[str, int, int]]:
-        (seconds, micros), listed = replies
-        now = int(seconds) * 1000 + int(micros) // 1000
+        now, listed = _time(replies[0]), replies[1]
         return [(worker.decode(), int(float(beat)), now) for worker, beat in _pairs(listed)]
 
     return Call("list the workers", (("TIME",), ("ZRANGE", names.WORKERS, 0, -1, "WITHSCORES")), parse, True)
@@ -629,26 +636,23 @@ def before(keys: QueueKeys, location: Location, *, cutoff_ms: int | None, size: 
     )
 
 
-def heads(keys: QueueKeys) -> Call[list[tuple[str, float]]]:
-    """Give the first pending job of each priority, most urgent first; there are at most 201 priorities."""
-
-    def parse(replies: Sequence[Any]) -> list[tuple[str, float]]:
-        firsts = [_pairs(reply) for reply in replies]
-        return [(job_id.decode(), float(score)) for pairs in firsts for job_id, score in pairs]
-
-    commands = tuple(
-        ("ZRANGE", keys.pending, score, score, "BYSCORE", "LIMIT", 0, 1, "WITHSCORES") for score in range(-100, 101)
+def heads(keys: QueueKeys) -> Call[tuple[int, list[str]]]:
+    """Give the server's time, ms, and the first pending job of each priority; there are at most 201 of these."""
+    commands = tuple(("ZRANGE", keys.pending, score, score, "BYSCORE", "LIMIT", 0, 1) for score in range(-100, 101))
+    return Call(
+        f"look at the heads of queue {keys.queue!r}",
+        (("TIME",), *commands),
+        lambda replies: (_time(replies[0]), [job_id.decode() for reply in replies[1:] for job_id in reply]),
+        True,
     )
-    return Call(f"look at the heads of queue {keys.queue!r}", commands, parse, True)
 
 
 def peek(keys: QueueKeys) -> Call[tuple[int, int | None]]:
     """Give the server's time and the time of the next scheduled job, both ms."""
 
     def parse(replies: Sequence[Any]) -> tuple[int, int | None]:
-        (seconds, micros), first = replies
-        now = int(seconds) * 1000 + int(micros) // 1000
-        return now, int(float(first[1])) if first else None
+        time, first = replies
+        return _time(time), int(float(first[1])) if first else None
 
     return Call(
         f"look at the schedule of queue {keys.queue!r}",
@@ -658,14 +662,19 @@ def peek(keys: QueueKeys) -> Call[tuple[int, int | None]]:
     )
 
 
-def expired(keys: QueueKeys, *, now_ms: int) -> Call[tuple[int, int]]:
-    """Count the leases that have run out, and the scheduled jobs that are due."""
+def lapsed(keys: QueueKeys) -> Call[Lapsed]:
+    """Count the leases that have run out and the scheduled jobs that are due: a script, for the server's clock."""
     return Call(
         f"look at the leases of queue {keys.queue!r}",
-        (("ZCOUNT", keys.active, "-inf", now_ms), ("ZCOUNT", keys.schedule, "-inf", now_ms)),
-        lambda replies: (replies[0], replies[1]),
+        (scripts.lapsed.command(active=keys.active, schedule=keys.schedule),),
+        lambda replies: Lapsed(*replies[0]),
         True,
     )
+
+
+def _time(reply: Sequence[bytes]) -> int:
+    seconds, micros = reply
+    return int(seconds) * 1000 + int(micros) // 1000
 
 
 def _pairs(flat: Sequence[Any]) -> Iterable[tuple[Any, Any]]:

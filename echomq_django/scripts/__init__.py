@@ -81,9 +81,10 @@ advance = Script("advance")
 expire = Script("expire")
 recover = Script("recover")
 announce = Script("announce")
+lapsed = Script("lapsed")
 
 ALL = (
     enqueue, claim, complete, retry, extend, release, defer, promote, reap, requeue, remove, advance,
-    expire, recover, announce,
+    expire, recover, announce, lapsed,
 )  # fmt: skip
 BY_SHA = {script.sha: script for script in ALL}

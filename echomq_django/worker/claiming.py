@@ -1,0 +1,136 @@
+"""Which queues to ask for how many jobs, and what to do when the answer is lost."""
+
+import itertools
+import logging
+import random
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from echomq_django import keys, transitions
+from echomq_django.conf import AliasConfig
+from echomq_django.exceptions import EchoMQError, ServerUnavailable
+from echomq_django.job import Claim
+from echomq_django.transitions import MAX_BATCH
+
+from .heartbeat import Heartbeat
+from .held import HeldJob
+from .plan import Plan, Then
+
+logger = logging.getLogger("echomq_django.worker")
+
+PREFETCH_MAX = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Hold a claim that was sent: for recover, when its reply does not come."""
+
+    queue: str
+    owner: str
+    sent: float
+
+
+class Claiming:
+    """Know which queues are hot, that is may have work, and share the free room out among them."""
+
+    def __init__(
+        self,
+        config: AliasConfig,
+        queues: Iterable[str],
+        worker: str,
+        heartbeat: Heartbeat,
+        begin: Callable[[list[HeldJob]], None],
+    ) -> None:
+        self.claimed = 0
+        self.last = time.monotonic()
+        """When a claim brought something the last time."""
+        self._config, self._worker, self._heartbeat, self._begin = config, worker, heartbeat, begin
+        self._hot = dict.fromkeys(queues, True)
+        self._due: dict[str, float | None] = dict.fromkeys(queues)
+        self._lost: list[Asked] = []
+        self._serial = itertools.count(1)
+
+    @property
+    def any_hot(self) -> bool:
+        """Say whether some queue may have work."""
+        return any(self._hot.values())
+
+    @property
+    def unsure(self) -> bool:
+        """Say whether the server may still hold jobs for us of a claim whose reply was lost."""
+        return bool(self._lost)
+
+    def heat(self, *queues: str) -> None:
+        """Ask these, or all, with the next turn."""
+        for name in queues or self._hot:
+            self._hot[name] = True
+
+    def cold(self) -> list[tuple[str, float | None]]:
+        """List the queues that had nothing, and when the next job of each is due (monotonic)."""
+        return [(name, self._due[name]) for name, hot in self._hot.items() if not hot]
+
+    def plan(self, plan: Plan, room: int) -> None:
+        """Add a claim for each hot queue, of an equal share of the room."""
+        hot = [name for name, is_hot in self._hot.items() if is_hot]
+        random.shuffle(hot)  # so that none is always asked first
+        while hot and room > 0:
+            name = hot.pop()
+            share = min(-(-room // (len(hot) + 1)), MAX_BATCH)
+            room -= share
+            asked = Asked(name, f"{self._worker}:{next(self._serial)}", time.monotonic())
+            lease_ms = self._config.queue(name).lease_ms
+            call = transitions.claim(keys.of(name), limit=share, lease_ms=lease_ms, owner=asked.owner)
+            plan.add(call, self._received(asked, share))
+
+    def plan_recovery(self, plan: Plan) -> None:
+        """Add a look for the jobs of each claim whose reply was lost."""
+        for asked in self._lost:
+            self._look(plan, asked, 0)
+
+    def _received(self, asked: Asked, share: int) -> Then:
+        def then(result: Any) -> None:
+            if isinstance(result, ServerUnavailable):
+                if result.unknown:
+                    self._lost.append(asked)
+            elif isinstance(result, EchoMQError):
+                logger.error("%s", result)
+                self._hot[asked.queue] = False
+            else:
+                self._hot[asked.queue] = not result.paused and (result.left > 0 or len(result.claims) == share)
+                due = result.due_in_ms
+                self._due[asked.queue] = None if due is None else time.monotonic() + due / 1000
+                self._hold(asked, result.claims)
+
+        return then
+
+    def _hold(self, asked: Asked, claims: list[Claim]) -> None:
+        if claims:
+            # From the sending on: by the server's clock the lease may have begun right then.
+            until = asked.sent + self._config.queue(asked.queue).lease
+            jobs = [HeldJob(claim, until) for claim in claims]
+            self.claimed += len(jobs)
+            self.last = time.monotonic()
+            self._heartbeat.hold(jobs)
+            self._begin(jobs)
+
+    def _look(self, plan: Plan, asked: Asked, first: int) -> None:
+        call = transitions.recover(keys.of(asked.queue), owner=asked.owner, first=first)
+        plan.add(call, self._found(plan, asked, first))
+
+    def _found(self, plan: Plan, asked: Asked, first: int) -> Then:
+        def then(result: Any) -> None:
+            if isinstance(result, EchoMQError):
+                return
+            size, claims = result
+            if claims:
+                logger.info("found %d jobs of a claim of queue %r whose reply was lost", len(claims), asked.queue)
+                self._hold(asked, claims)
+            # The claim may arrive late: look until the lease that it would have is over.
+            if claims or time.monotonic() > asked.sent + self._config.queue(asked.queue).lease:
+                self._lost.remove(asked)
+            elif size == MAX_BATCH:
+                self._look(plan, asked, first + size)
+
+        return then

@@ -1,0 +1,89 @@
+"""The threads in which jobs run. A thread owns its database connections, and gives them up when it idles."""
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable
+
+from django.db import close_old_connections, connections
+
+from .held import HeldJob
+from .runner import Outcome, failed
+
+logger = logging.getLogger("echomq_django.worker")
+
+Run = Callable[[HeldJob], Outcome]
+Report = Callable[[HeldJob, Outcome, float], None]
+
+
+class Pool:
+    """Run jobs in a fixed number of threads, in the order in which they come."""
+
+    def __init__(self, size: int, run: Run, report: Report) -> None:
+        self._run = run
+        self._report = report
+        self._ready: queue.SimpleQueue[HeldJob | None] = queue.SimpleQueue()
+        self._threads = [
+            # Daemons: a handler that outlasts the shutdown's timeout must not hold the process.
+            threading.Thread(target=self._work, name=f"echomq-job-{number}", daemon=True)
+            for number in range(size)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def put(self, jobs: Iterable[HeldJob]) -> None:
+        """Line up jobs; each will be reported once."""
+        for job in jobs:
+            self._ready.put(job)
+
+    def take_back(self) -> list[HeldJob]:
+        """Give back the jobs that no thread has begun."""
+        taken = []
+        while True:
+            try:
+                job = self._ready.get_nowait()
+            except queue.Empty:
+                return taken
+            if job is not None:
+                taken.append(job)
+
+    def close(self) -> None:
+        """Let each thread end after the job that it runs."""
+        for _ in self._threads:
+            self._ready.put(None)
+
+    def join(self, timeout: float) -> None:
+        """Wait until the threads have ended, `timeout` seconds in all."""
+        deadline = time.monotonic() + timeout
+        for thread in self._threads:
+            thread.join(max(deadline - time.monotonic(), 0))
+
+    def _work(self) -> None:
+        while True:
+            try:
+                job = self._ready.get(timeout=_until_stale())
+            except queue.Empty:
+                close_old_connections()
+                continue
+            if job is None:
+                connections.close_all()
+                return
+            began = time.monotonic()
+            started = time.time()
+            try:
+                outcome = self._run(job)
+            except BaseException as error:
+                # KeyboardInterrupt is a handler's own doing here: a real one goes to the main thread.
+                outcome = failed(job, started, error)
+            self._report(job, outcome, time.monotonic() - began)
+
+
+def _until_stale() -> float | None:
+    """Give the seconds until a database connection of this thread is past its CONN_MAX_AGE; None when none is open."""
+    ends = [
+        each.close_at
+        for each in connections.all(initialized_only=True)
+        if each.connection is not None and each.close_at is not None
+    ]
+    return max(min(ends) - time.monotonic(), 0) + 0.01 if ends else None

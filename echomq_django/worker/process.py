@@ -1,0 +1,98 @@
+"""One worker process: put the parts together, listen to signals, say how it ended."""
+
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from echomq_django import conf, ids
+from echomq_django.reaper import Reaper
+
+from . import runner
+from .held import HeldJob
+from .link import Link
+from .options import Options
+
+logger = logging.getLogger("echomq_django.worker")
+
+WORN_OUT = 75
+"""The exit code that asks a supervisor for a successor. 75 is EX_TEMPFAIL of sysexits.h."""
+
+
+def log_to_stderr(verbosity: int) -> None:
+    """Print this package's log, unless the project's LOGGING says where it goes."""
+    ours = logging.getLogger("echomq_django")
+    if not ours.hasHandlers():
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(process)d %(message)s"))
+        ours.addHandler(handler)
+        ours.setLevel({0: logging.WARNING, 1: logging.INFO}.get(verbosity, logging.DEBUG))
+
+
+class Process:
+    """Be one worker process, in this one."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._config = conf.alias(options.using)
+        self._worker = ids.worker_name(options.worker_id)
+        self._link = Link(options, self._config, self._worker, self._run_job)
+
+    def _run_job(self, job: HeldJob) -> runner.Outcome:
+        config = self._config.queue(job.queue)
+        budget = (job.claim.max_attempts or config.max_attempts) + config.max_crashes
+        return runner.run(job, config.handler, budget)
+
+    def stop(self, why: str) -> None:
+        """Ask it to finish; safe from any thread and from a signal handler."""
+        self._link.stop(why)
+
+    def run(self) -> int:
+        """Work until stopped; the exit code."""
+        options = self._options
+        logger.info("worker %s serves %s with %d threads", self._worker, ", ".join(options.queues), options.concurrency)
+        reaper_stopped = threading.Event()
+        reaper = threading.Thread(
+            target=Reaper(options.queues, using=options.using).run, args=(reaper_stopped,), daemon=True
+        )
+        if options.reap:
+            reaper.start()
+        try:
+            self._link.run()
+        finally:
+            reaper_stopped.set()
+            if options.reap:
+                reaper.join(1.0)
+            logger.info("worker %s has ended (%s): %s", self._worker, self._link.why_stopped, self._link.tally)
+        return WORN_OUT if self._link.worn_out and options.supervisor is not None else 0
+
+
+@contextmanager
+def signals(
+    stop: Callable[[str], None], *numbers: signal.Signals
+) -> Iterator[None]:
+    """Turn signals into a stop; the second one ends the process at once.
+
+    Outside the main thread Python takes no signal handlers: whoever started the thread stops it.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    seen: list[int] = []
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if seen:
+            os._exit(128 + number)
+        seen.append(number)
+        stop(signal.Signals(number).name)
+
+    numbers = numbers or (signal.SIGTERM, signal.SIGINT)
+    former = {number: signal.signal(number, handle) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)

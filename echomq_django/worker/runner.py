@@ -1,0 +1,160 @@
+"""Run one job and say how it ended. Knows no server: what becomes of the Outcome is the link's business."""
+
+import logging
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import close_old_connections, connections, reset_queries
+from django.utils.module_loading import import_string
+
+from echomq_django import retries
+from echomq_django.exceptions import PayloadError
+from echomq_django.job import ErrorRecord
+
+from .held import HeldJob
+
+logger = logging.getLogger("echomq_django.worker")
+
+TRACEBACK_LIMIT = 16_000
+MESSAGE_LIMIT = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """Say that the work is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """Say that the attempt failed, and how. `bury` asks for dead at once: trying again cannot help."""
+
+    error: ErrorRecord
+    bury: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Defer:
+    """Say that this worker does not know how to run the job, and when to look again (seconds)."""
+
+    reason: str
+    delay: float
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Say that the job was not started and can go back."""
+
+
+Outcome = Complete | Fail | Defer | Release
+Handler = Callable[[HeldJob], Any]
+
+
+def run(job: HeldJob, handler_path: str, budget: int) -> Outcome:
+    """Run a job in this thread. Everything that the handler raises becomes an Outcome, but KeyboardInterrupt.
+
+    `budget` is how many claims of the job may count before it is buried unrun: a reaper that does not count
+    crashes (EchoMQ's) would hand a job that kills its worker around for ever.
+    """
+    started = time.time()
+    if job.lapsed:
+        return Release()
+    if job.attempt > budget:
+        text = f"claimed {job.attempt} times without an end: it seems to kill its worker"
+        return Fail(_record(job, started, "crashed", text, ""), bury=True)
+    try:
+        handler: Handler = import_string(handler_path)
+    except Exception as error:
+        return _unknown(job, started, handler_path, error)
+    with_transaction = _clean_before()
+    try:
+        handler(job)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        return failed(job, started, error)
+    else:
+        return Complete()
+    finally:
+        _clean_after(with_transaction)
+
+
+def failed(job: HeldJob, started: float, error: BaseException) -> Fail:
+    """Describe a failed attempt. An undecodable payload will be no better the next time."""
+    kind = f"{type(error).__module__}.{type(error).__qualname__}"
+    undecodable = isinstance(error, PayloadError) and _is_undecodable(job)
+    return Fail(_record(job, started, kind, _message(error), _traceback(error)), bury=undecodable)
+
+
+def _is_undecodable(job: HeldJob) -> bool:
+    # The handler may have raised a PayloadError of another job that it tried to enqueue.
+    try:
+        job.data
+    except PayloadError:
+        return True
+    return False
+
+
+def _unknown(job: HeldJob, started: float, handler_path: str, error: Exception) -> Outcome:
+    """Put off a job whose handler cannot be imported here: during a deploy old workers meet new jobs."""
+    age = (job.claim.deferred_ms or 0) / 1000
+    reason = f"handler {handler_path!r} cannot be imported: {_message(error)}"
+    if age >= retries.DEFER_LIMIT:
+        return Fail(_record(job, started, "unknown", reason, _traceback(error)), bury=True)
+    return Defer(reason, retries.deferral(age))
+
+
+def _record(job: HeldJob, started: float, kind: str, message: str, trace: str) -> ErrorRecord:
+    return ErrorRecord(
+        error=kind,
+        message=message,
+        traceback=trace,
+        attempt=job.attempt,
+        worker=job.claim.owner.rpartition(":")[0],
+        started_at=int(started * 1000),
+        finished_at=int(time.time() * 1000),
+    )
+
+
+def _message(error: BaseException) -> str:
+    try:
+        text = f"{type(error).__name__}: {error}"
+    except Exception as worse:
+        text = f"{type(error).__name__} (its text cannot be had: {type(worse).__name__})"
+    return _printable(text)[:MESSAGE_LIMIT]
+
+
+def _traceback(error: BaseException) -> str:
+    try:
+        text = _printable("".join(traceback.format_exception(error)))
+    except Exception as worse:
+        return f"(the traceback cannot be had: {type(worse).__name__})"
+    if len(text) <= TRACEBACK_LIMIT:
+        return text
+    half = TRACEBACK_LIMIT // 2
+    return f"{text[:half]}\n… {len(text) - TRACEBACK_LIMIT} characters left out …\n{text[-half:]}"
+
+
+def _printable(text: str) -> str:
+    """Escape half characters, and NUL, which some databases refuse."""
+    return text.encode(errors="backslashreplace").decode().replace("\0", "\\x00")
+
+
+def _clean_before() -> frozenset[str]:
+    """Give up connections that died while idle; the aliases that are inside a transaction of the caller's."""
+    reset_queries()
+    close_old_connections()
+    return frozenset(each.alias for each in connections.all(initialized_only=True) if each.in_atomic_block)
+
+
+def _clean_after(with_transaction: frozenset[str]) -> None:
+    """Leave the next job of this thread a clean database connection."""
+    for each in connections.all(initialized_only=True):
+        if each.in_atomic_block and each.alias not in with_transaction:
+            logger.warning("a job left a transaction open on database %r: it is rolled back", each.alias)
+            each.close()
+            del connections[each.alias]
+    close_old_connections()
+    reset_queries()

@@ -1,0 +1,152 @@
+"""Outcomes on their way to the server: all those of one turn, in as few calls as there are queues."""
+
+import logging
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from echomq_django import keys, transitions
+from echomq_django.conf import AliasConfig
+from echomq_django.exceptions import EchoMQError, ServerUnavailable
+from echomq_django.jobs import backoff_ms
+from echomq_django.transitions import MAX_BATCH, Call
+
+from .heartbeat import Heartbeat
+from .held import HeldJob
+from .plan import Plan, Then
+from .runner import Complete, Defer, Fail, Outcome, Release
+
+logger = logging.getLogger("echomq_django.worker")
+
+WARN_EVERY = 60.0
+
+
+@dataclass(slots=True)
+class Settle:
+    """Hold an outcome until the server has answered. `resent`: an earlier sending may have been carried out."""
+
+    job: HeldJob
+    outcome: Outcome
+    resent: bool = False
+
+
+@dataclass(slots=True)
+class Tally:
+    """Count what became of the jobs."""
+
+    completed: int = 0
+    retried: int = 0
+    dead: int = 0
+    deferred: int = 0
+    released: int = 0
+    lost: int = 0
+
+    def __str__(self) -> str:
+        return ", ".join(f"{value} {name}" for name in self.__slots__ if (value := getattr(self, name))) or "no jobs"
+
+
+class Settling:
+    """Keep outcomes until they are settled, whatever happens to the connection."""
+
+    def __init__(self, config: AliasConfig, heartbeat: Heartbeat) -> None:
+        self.tally = Tally()
+        self._config, self._heartbeat = config, heartbeat
+        self._waiting: list[Settle] = []
+        self._warned: dict[str, float] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, job: HeldJob, outcome: Outcome) -> None:
+        """Settle this with the next turn."""
+        self._waiting.append(Settle(job, outcome))
+
+    def plan(self, plan: Plan) -> None:
+        """Add the calls that settle everything that waits."""
+        settles, self._waiting = self._waiting, []
+        completes: dict[str, list[Settle]] = {}
+        releases: dict[str, list[Settle]] = {}
+        for settle in settles:
+            # A beat that met a settled job would call it lost.
+            self._heartbeat.drop(settle.job)
+            outcome = settle.outcome
+            if isinstance(outcome, Complete):
+                completes.setdefault(settle.job.queue, []).append(settle)
+            elif isinstance(outcome, Release):
+                releases.setdefault(settle.job.queue, []).append(settle)
+            else:
+                plan.add(self._single(settle.job, outcome), self._settled([settle]))
+        for batches, transition in ((completes, transitions.complete), (releases, transitions.release)):
+            for name, batch in batches.items():
+                for first in range(0, len(batch), MAX_BATCH):
+                    chunk = batch[first : first + MAX_BATCH]
+                    call = transition(keys.of(name), [settle.job.claim for settle in chunk])
+                    plan.add(call, self._settled(chunk))
+
+    def _single(self, job: HeldJob, outcome: Fail | Defer) -> Call[str]:
+        queue_keys = keys.of(job.queue)
+        if isinstance(outcome, Defer):
+            return transitions.defer(queue_keys, job.claim, delay_ms=round(outcome.delay * 1000))
+        config = self._config.queue(job.queue)
+        return transitions.retry(
+            queue_keys,
+            job.claim,
+            delay_ms=backoff_ms(config, job.attempt),
+            maximum=0 if outcome.bury else job.claim.max_attempts or config.max_attempts,
+            reason=outcome.error.message,
+            entry=outcome.error.dump(),
+        )
+
+    def _settled(self, settles: list[Settle]) -> Then:
+        def then(result: Any) -> None:
+            if isinstance(result, ServerUnavailable):
+                for settle in settles:
+                    settle.resent = settle.resent or result.unknown
+                self._waiting += settles
+            elif isinstance(result, EchoMQError):
+                for settle in settles:
+                    logger.error("%r could not be settled and is left to its lease: %s", settle.job, result)
+            else:
+                words = [result] if isinstance(result, str) else result
+                for settle, word in zip(settles, words, strict=True):
+                    self._note(settle, word)
+
+        return then
+
+    def _note(self, settle: Settle, word: str) -> None:
+        job, outcome = settle.job, settle.outcome
+        # After a resend a refusal means that the first sending was carried out, and only its reply was lost.
+        if word in ("lost", "gone") and not settle.resent:
+            self._refused(job, outcome, word)
+        elif isinstance(outcome, Complete):
+            self.tally.completed += 1
+            logger.debug("job %s of queue %r completed, attempt %d", job.id, job.queue, job.attempt)
+        elif isinstance(outcome, Release):
+            self.tally.released += 1
+            logger.debug("job %s of queue %r released", job.id, job.queue)
+        elif isinstance(outcome, Defer):
+            self.tally.deferred += 1
+            self._warn_seldom(job, outcome)
+        elif word == "dead":
+            self.tally.dead += 1
+            logger.debug("job %s of queue %r is dead: %s", job.id, job.queue, outcome.error.message)
+        else:
+            self.tally.retried += 1
+            logger.debug("job %s of queue %r will be retried: %s", job.id, job.queue, outcome.error.message)
+
+    def _refused(self, job: HeldJob, outcome: Outcome, word: str) -> None:
+        self.tally.lost += 1
+        # The heartbeat may have said so already; and nothing is dropped when a job that was not run is refused.
+        if not job.lost and not isinstance(outcome, Release):
+            logger.warning(
+                "job %s of queue %r: token %d no longer holds it (%s); its outcome is dropped",
+                job.id, job.queue, job.token, word,
+            )  # fmt: skip
+
+    def _warn_seldom(self, job: HeldJob, outcome: Defer) -> None:
+        now = time.monotonic()
+        if now - self._warned.get(job.queue, -WARN_EVERY) >= WARN_EVERY:
+            self._warned[job.queue] = now
+            logger.warning(
+                "jobs of queue %r are put off, %s first: %s", job.queue, job.id, outcome.reason
+            )
