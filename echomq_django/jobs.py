@@ -7,6 +7,7 @@ queue, and what to do next; when one is raised by an enqueue that could not be s
 import itertools
 import logging
 import os
+import random
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -287,8 +288,12 @@ def retry(
 
 def backoff_ms(config: conf.QueueConfig, attempt: int) -> int:
     """Draw the delay after a failed attempt, ms."""
-    longest = retries.backoff(attempt, base=config.backoff_base, cap=config.backoff_cap, kind=config.backoff)
-    return round(retries.jittered(longest) * 1000)
+    return round(retries.jittered(longest_backoff(config, attempt)) * 1000)
+
+
+def longest_backoff(config: conf.QueueConfig, attempt: int) -> float:
+    """Give the longest delay after a failed attempt, by the queue's settings, seconds."""
+    return retries.backoff(attempt, base=config.backoff_base, cap=config.backoff_cap, kind=config.backoff)
 
 
 def extend(claim: Claim, lease: Seconds | None = None, *, using: str = conf.DEFAULT_ALIAS) -> None:
@@ -327,7 +332,8 @@ def reap(queue: str, limit: int = 100, *, using: str = conf.DEFAULT_ALIAS) -> Re
         keys.of(queue),
         limit=_limit(limit),
         lease_ms=config.lease_ms,
-        backoff_ms=[backoff_ms(config, crash) for crash in range(1, config.max_crashes)],
+        backoff_ms=[round(longest_backoff(config, crash) * 1000) for crash in range(1, config.max_crashes)],
+        spread=random.random(),
     )
     return connection.client(using).run(call)
 

@@ -358,8 +358,10 @@ def promote(keys: QueueKeys, *, limit: int = PROMOTIONS) -> Call[tuple[int, int]
     )
 
 
-def reap(keys: QueueKeys, *, limit: int, lease_ms: int, backoff_ms: Sequence[int]) -> Call[Reaped]:
-    """Take back jobs whose lease ran out. A job dies with one loss more than there are delays."""
+def reap(
+    keys: QueueKeys, *, limit: int, lease_ms: int, backoff_ms: Sequence[int], spread: float
+) -> Call[Reaped]:
+    """Take back jobs whose lease ran out. A job dies with one loss more than there are (longest) delays."""
 
     def parse(replies: Sequence[Any]) -> Reaped:
         word, pending, schedule, dead, quarantined = replies[0]
@@ -379,6 +381,7 @@ def reap(keys: QueueKeys, *, limit: int, lease_ms: int, backoff_ms: Sequence[int
                 limit=limit,
                 lease=lease_ms,
                 keep=ERRORS_KEPT,
+                spread=spread,
                 backoff=backoff_ms,
                 **_lanes(keys),
             ),

@@ -1,11 +1,15 @@
 """The example project: its orders file, its rules, and the demo as a stranger runs it."""
 
+import contextlib
 import importlib.util
 import os
+import re
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
 from types import ModuleType
@@ -13,6 +17,7 @@ from types import ModuleType
 import pytest
 
 import echomq_django
+from echomq_django import jobs
 
 EXAMPLE = Path(__file__).parents[1] / "example_project"
 LEFT_BY_A_RUN = shutil.ignore_patterns(".echomq", "db.sqlite3*", "receipts", "worker.log", "__pycache__")
@@ -30,6 +35,8 @@ def orders() -> Iterator[ModuleType]:
     del sys.modules[spec.name]
 
 
+# The second order 1200 is bad only because there is a first one.
+BAD_IN_THE_FILE = ["1042", "1067", "1091", "1092", "1156", "1200", "1238", "1333", "1390", "1436"]
 GOOD = {
     "number": "2001",
     "placed_at": "2025-03-03T08:00:00+00:00",
@@ -186,7 +193,7 @@ def test_the_orders_file_holds_the_dirt_that_the_demo_is_about(orders):
 
     assert len(rows) == 500
     assert [number for number in sorted(set(numbers)) if numbers.count(number) > 1] == ["1200"]
-    assert bad == ["1042", "1067", "1091", "1092", "1156", "1238", "1333", "1390", "1436"]
+    assert sorted([*bad, "1200"]) == BAD_IN_THE_FILE
     assert {row["note"] for row in rows} >= {"crash", "flaky gateway", "slow: needs manual VAT look-up"}
 
 
@@ -233,3 +240,98 @@ def test_the_migration_is_up_to_date(project, url):
     check = manage(project, "makemigrations", "--check", "--dry-run", ECHOMQ_URL=url)
 
     assert (check.returncode, check.stdout) == (0, "No changes detected\n")
+
+
+@pytest.mark.slow
+def test_the_demo_does_what_the_orders_file_asks_for_and_can_be_run_again(project):
+    assert manage(project, "migrate", "--verbosity", "0").returncode == 0
+    for _ in range(2):
+        began = time.monotonic()
+        demo = manage(project, "demo")
+
+        assert demo.returncode == 0, demo.stdout + worker_log(project)
+        assert time.monotonic() - began < 90
+        assert count(demo.stdout, "receipts written") == 490
+        assert count(demo.stdout, "retried") == 6
+        assert count(demo.stdout, "recovered after the crash") >= 1
+        assert count(demo.stdout, "dead") == 10
+        assert dead_orders(demo.stdout) == BAD_IN_THE_FILE
+        assert "make serve" in demo.stdout
+        assert "make worker" in demo.stdout
+        assert len(list((project / "receipts").glob("*.html"))) == 490
+        assert_nothing_runs_in(project)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_a_demo_that_is_stopped_takes_its_worker_along(project, stop):
+    assert manage(project, "migrate", "--verbosity", "0").returncode == 0
+    with subprocess.Popen(
+        [sys.executable, "manage.py", "demo"], cwd=project, env=environment(), stdout=subprocess.PIPE, encoding="utf-8"
+    ) as demo:
+        wait_until(lambda: len(list((project / "receipts").glob("*.html"))) > 5, seconds=30)
+        demo.send_signal(stop)
+        demo.communicate(timeout=30)
+
+    assert demo.returncode == 130
+    assert_nothing_runs_in(project)
+
+
+def test_a_demo_that_is_out_of_time_says_what_is_missing(project, url):
+    assert manage(project, "migrate", "--verbosity", "0").returncode == 0
+    demo = manage(project, "demo", "--timeout", "0", ECHOMQ_URL=url)
+
+    assert demo.returncode == 1
+    assert "orders that should have a receipt and have none: 1001, 1002, " in demo.stdout
+    assert "the worker was still at work when the time was up, and was stopped" in demo.stdout
+    assert "Next:" not in demo.stdout
+
+
+def test_the_demo_deletes_nothing_that_no_demo_made(project, url):
+    assert manage(project, "migrate", "--verbosity", "0").returncode == 0
+    job = jobs.enqueue("orders", "somebody else's", delay=3600)
+    demo = manage(project, "demo", ECHOMQ_URL=url)
+
+    assert demo.returncode == 1
+    assert f'Queue "orders" holds job {job.id} in schedule, which no demo made' in demo.stdout
+    assert jobs.location("orders", job.id) == "schedule"
+    assert jobs.counts("orders").paused is False
+
+
+def worker_log(project: Path) -> str:
+    """Return what the demo's worker wrote."""
+    return (project / "worker.log").read_text(encoding="utf-8")
+
+
+def count(screen: str, what: str) -> int:
+    """Find the number beside these words in the table."""
+    return int(re.search(rf"^│ {what} +│ +(\d+) │", screen, re.MULTILINE)[1])
+
+
+def dead_orders(screen: str) -> list[str]:
+    """Find the orders whose last error the table tells; each error names its order again."""
+    return re.findall(r"^│ (\d+) +│ BadOrder: order \1: ", screen, re.MULTILINE)
+
+
+def assert_nothing_runs_in(project: Path) -> None:
+    """Look for processes of this copy. Its private server may take a moment to see that nobody is left."""
+    wait_until(lambda: not running_in(project), seconds=10)
+
+
+def running_in(project: Path) -> list[str]:
+    """List the processes that work in the folder, or name it in their command; none where there is no /proc."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # ended meanwhile, or a kernel's own
+            command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            if str(project) in command or (process / "cwd").readlink().is_relative_to(project):
+                found.append(f"{process.name} {command}")
+    return found
+
+
+def wait_until(true: Callable[[], bool], *, seconds: float) -> None:
+    """Look again until it is true, or fail."""
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

@@ -23,15 +23,16 @@
 -- ARGV[1] limit       how many jobs at most, up to 500
 -- ARGV[2] lease       ms to wait for live workers after an outage
 -- ARGV[3] keep        how many error records to keep
--- ARGV[4..] backoff (delay)  ms, after each loss but the last: the job dies with one more
+-- ARGV[4] spread      a fraction of 1, drawn anew for each call
+-- ARGV[5..] backoff (delay)  longest ms after each loss but the last: the job dies with one more
 --
 -- Returns "ok" or "waiting", and how many went to pending, to schedule, to dead, and into quarantine.
 
 local active, pending, schedule, dead, quarantine = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local meta, failed, wake, job_root, lane_root = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local ring, paused, glimit, gactive = KEYS[11], KEYS[12], KEYS[13], KEYS[14]
-local limit, lease, keep = ARGV[1], ARGV[2], ARGV[3]
-local backoff = groups(4, 1)
+local limit, lease, keep, spread = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local backoff = groups(5, 1)
 
 demand("zset", active, schedule, dead, quarantine)
 demand("hash", meta, failed)
@@ -86,8 +87,11 @@ for _, job in ipairs(sound) do
         line_up(line, id, group, fields[6])
         moved.pending = moved.pending + 1
     else
+        -- Jobs that were lost together must not come back together, or the one that kills its worker takes the
+        -- same others along each time. Steps of the golden ratio put neighbours far apart.
+        local share = (spread + moved.schedule * 0.6180339887) % 1
         redis.call("HSET", row, "state", "scheduled")
-        appoint(schedule, wake, id, now + backoff[losses][1])
+        appoint(schedule, wake, id, now + math.floor(backoff[losses][1] * share))
         moved.schedule = moved.schedule + 1
     end
 end
