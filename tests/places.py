@@ -28,7 +28,7 @@ PAST, FUTURE = 1_000, 4_000_000_000_000
 
 
 class About:
-    """Equal a time near the one given, be it a number or a text; leases and delays in the tests are longer than that."""
+    """Equal a time near the one given, be it a number or a text; leases and delays in the tests are longer."""
 
     def __init__(self, ms: float) -> None:
         self.ms = ms

@@ -7,8 +7,26 @@ import redis
 
 from echomq_django import ids, transitions
 from tests.places import (
-    FUTURE, PAST, A, About, B, C, D, E, G, K, changed, held, job, lane, now, row, run, seed, world_with,
-)  # fmt: skip
+    FUTURE,
+    PAST,
+    A,
+    About,
+    B,
+    C,
+    D,
+    E,
+    G,
+    K,
+    changed,
+    held,
+    job,
+    lane,
+    now,
+    row,
+    run,
+    seed,
+    world_with,
+)
 
 
 def advance(client: redis.Redis, *job_ids: str) -> list[str]:

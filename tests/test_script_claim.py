@@ -9,9 +9,30 @@ from echomq_django import ids, transitions
 from echomq_django.job import Claim
 from echomq_django.transitions import Claimed
 from tests.places import (
-    FUTURE, LEASE, OTHER, OWNER, PAST, QUEUE, A, About, B, C, D, E, G, H, K, changed, held, job, lane, now, row, run,
+    FUTURE,
+    LEASE,
+    OTHER,
+    OWNER,
+    PAST,
+    QUEUE,
+    A,
+    About,
+    B,
+    C,
+    D,
+    E,
+    G,
+    H,
+    K,
+    changed,
+    held,
+    job,
+    lane,
+    now,
+    row,
+    run,
     seed,
-)  # fmt: skip
+)
 
 EMPTY = Claimed(claims=[], paused=False, left=0, due_in_ms=None)
 

@@ -6,9 +6,29 @@ import redis
 from echomq_django import ids, transitions
 from echomq_django.job import Claim
 from tests.places import (
-    FUTURE, OTHER, OWNER, PAST, PLACES, A, B, C, D, G, H, K, changed, errors, held, job, lane, own, row, run, seed,
+    FUTURE,
+    OTHER,
+    OWNER,
+    PAST,
+    PLACES,
+    A,
+    B,
+    C,
+    D,
+    G,
+    H,
+    K,
+    changed,
+    errors,
+    held,
+    job,
+    lane,
+    own,
+    row,
+    run,
+    seed,
     world_with,
-)  # fmt: skip
+)
 
 
 def complete(client: redis.Redis, *claims: Claim) -> list[str]:

@@ -8,9 +8,27 @@ import redis
 from echomq_django import transitions
 from echomq_django.job import Claim
 from tests.places import (
-    FUTURE, OTHER, OWNER, PAST, PLACES, A, About, B, G, K, changed, held, job, lane, now, own, row, run, seed,
+    FUTURE,
+    OTHER,
+    OWNER,
+    PAST,
+    PLACES,
+    A,
+    About,
+    B,
+    G,
+    K,
+    changed,
+    held,
+    job,
+    lane,
+    now,
+    own,
+    row,
+    run,
+    seed,
     world_with,
-)  # fmt: skip
+)
 
 MINUTE = 60_000
 

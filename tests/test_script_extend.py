@@ -6,9 +6,28 @@ import redis
 from echomq_django import ids, transitions
 from echomq_django.job import Claim
 from tests.places import (
-    FUTURE, LEASE, OTHER, OWNER, PAST, PLACES, A, About, B, C, D, K, changed, held, job, now, own, row, run, seed,
+    FUTURE,
+    LEASE,
+    OTHER,
+    OWNER,
+    PAST,
+    PLACES,
+    A,
+    About,
+    B,
+    C,
+    D,
+    K,
+    changed,
+    held,
+    job,
+    now,
+    own,
+    row,
+    run,
+    seed,
     world_with,
-)  # fmt: skip
+)
 
 
 def extend(client: redis.Redis, *claims: Claim, lease: int = LEASE) -> list[str]:

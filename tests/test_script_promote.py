@@ -7,8 +7,25 @@ import redis
 
 from echomq_django import ids, transitions
 from tests.places import (
-    FUTURE, PAST, A, About, B, C, D, G, H, K, changed, held, job, lane, now, row, run, seed,
-)  # fmt: skip
+    FUTURE,
+    PAST,
+    A,
+    About,
+    B,
+    C,
+    D,
+    G,
+    H,
+    K,
+    changed,
+    held,
+    job,
+    lane,
+    now,
+    row,
+    run,
+    seed,
+)
 
 WEEK = 7 * 86_400_000
 

@@ -6,8 +6,27 @@ import redis
 from echomq_django import ids, transitions
 from echomq_django.job import Claim
 from tests.places import (
-    FUTURE, OTHER, OWNER, PLACES, A, B, C, D, G, H, K, changed, held, job, lane, own, row, run, seed, world_with,
-)  # fmt: skip
+    FUTURE,
+    OTHER,
+    OWNER,
+    PLACES,
+    A,
+    B,
+    C,
+    D,
+    G,
+    H,
+    K,
+    changed,
+    held,
+    job,
+    lane,
+    own,
+    row,
+    run,
+    seed,
+    world_with,
+)
 
 
 def release(client: redis.Redis, *claims: Claim) -> list[str]:

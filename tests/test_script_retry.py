@@ -8,9 +8,29 @@ import redis
 from echomq_django import transitions
 from echomq_django.job import Claim
 from tests.places import (
-    FUTURE, OTHER, OWNER, PAST, PLACES, A, About, B, G, H, K, changed, errors, held, job, lane, now, own, row, run,
-    seed, world_with,
-)  # fmt: skip
+    FUTURE,
+    OTHER,
+    OWNER,
+    PAST,
+    PLACES,
+    A,
+    About,
+    B,
+    G,
+    H,
+    K,
+    changed,
+    errors,
+    held,
+    job,
+    lane,
+    now,
+    own,
+    row,
+    run,
+    seed,
+    world_with,
+)
 
 HOUR = 3_600_000
 
