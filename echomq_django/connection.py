@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 import redis
+from django.core.signals import setting_changed
 from redis.backoff import NoBackoff
 from redis.connection import Connection, parse_url
 from redis.exceptions import (
@@ -25,8 +26,6 @@ from redis.exceptions import (
 )
 from redis.maint_notifications import MaintNotificationsConfig
 from redis.retry import Retry
-
-from django.core.signals import setting_changed
 
 from . import conf, embedded, keys, scripts
 from .conf import AliasConfig

@@ -229,9 +229,7 @@ def _nonce() -> str:
     return f"{_process.name}:{next(_serial)}"
 
 
-def claim(
-    queue: str, n: int = 1, lease: Seconds | None = None, *, using: str = conf.DEFAULT_ALIAS
-) -> list[Claim]:
+def claim(queue: str, n: int = 1, lease: Seconds | None = None, *, using: str = conf.DEFAULT_ALIAS) -> list[Claim]:
     """Take up to `n` jobs for a `lease` (seconds; the queue's own by default). Nothing comes from a paused queue.
 
     ServerUnavailable with `unknown` means that jobs may have been taken: their leases run out.
@@ -439,9 +437,7 @@ def requeue_many(
 ) -> list[str]:
     """Requeue named jobs; a word for each: ok, elsewhere, gone, unsound. Those that died after `before` are spared."""
     before_ms = None if before is None else _at_ms(before)
-    return _in_chunks(
-        job_ids, lambda chunk: transitions.requeue(keys.of(queue), chunk, before_ms=before_ms), using
-    )
+    return _in_chunks(job_ids, lambda chunk: transitions.requeue(keys.of(queue), chunk, before_ms=before_ms), using)
 
 
 def remove_many(queue: str, job_ids: Sequence[str], *, using: str = conf.DEFAULT_ALIAS) -> list[str]:

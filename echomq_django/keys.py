@@ -29,9 +29,7 @@ def check_queue(queue: str) -> str:
     A brace would move keys to another slot, and "emq" is the tag of the keys above.
     """
     if not isinstance(queue, str) or not _QUEUE_NAME.fullmatch(queue) or queue == "emq":
-        raise InvalidQueueName(
-            f"{queue!r} is not a queue's name: use 1 to 128 of A-Z a-z 0-9 . _ - (and not 'emq')."
-        )
+        raise InvalidQueueName(f"{queue!r} is not a queue's name: use 1 to 128 of A-Z a-z 0-9 . _ - (and not 'emq').")
     return queue
 
 

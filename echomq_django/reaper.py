@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from . import conf, jobs
 from .exceptions import EchoMQError, ServerUnavailable
-from .transitions import MAX_BATCH
+from .transitions import Reaped
 
 logger = logging.getLogger("echomq_django.reaper")
 
@@ -36,34 +36,36 @@ class Swept:
         return self.pending + self.schedule + self.dead
 
 
-def sweep(
-    queue: str, *, limit: int | None = None, reap: bool = True, using: str = conf.DEFAULT_ALIAS
-) -> Swept:
+def sweep(queue: str, *, limit: int | None = None, reap: bool = True, using: str = conf.DEFAULT_ALIAS) -> Swept:
     """Promote what is due, take back what lapsed, forget the oldest dead; at most `limit` jobs of each."""
     most = limit if limit is not None else 2**63
+    reaps: list[Reaped] = []
+
+    def reap_some(size: int) -> int:
+        reaps.append(jobs.reap(queue, size, using=using))
+        return reaps[-1].moved
+
     promoted = _until_done(lambda size: jobs.promote(queue, size, using=using), most)
-    taken = [0, 0, 0, 0]
-    waiting = False
-
-    def reap_once(size: int) -> int:
-        nonlocal waiting
-        reaped = jobs.reap(queue, size, using=using)
-        waiting = reaped.waiting
-        for at, number in enumerate((reaped.pending, reaped.schedule, reaped.dead, reaped.quarantined)):
-            taken[at] += number
-        return reaped.moved
-
     if reap:
-        _until_done(reap_once, most)
+        _until_done(reap_some, most)
     expired = _until_done(lambda size: jobs.expire(queue, using=using), most)
-    return Swept(queue, promoted, *taken, expired, waiting)
+    return Swept(
+        queue,
+        promoted=promoted,
+        pending=sum(each.pending for each in reaps),
+        schedule=sum(each.schedule for each in reaps),
+        dead=sum(each.dead for each in reaps),
+        quarantined=sum(each.quarantined for each in reaps),
+        expired=expired,
+        waiting=any(each.waiting for each in reaps),
+    )
 
 
 def _until_done(move: Callable[[int], int], most: int) -> int:
     """Call a bounded move until it moves less than it could, or enough was moved."""
     moved = 0
     while moved < most:
-        size = min(BATCH, most - moved, MAX_BATCH)
+        size = min(BATCH, most - moved)
         number = move(size)
         moved += number
         if number < size:
@@ -74,7 +76,14 @@ def _until_done(move: Callable[[int], int], most: int) -> int:
 class Reaper:
     """Sweep some queues, `interval` seconds apart, until stopped; by default as often as their leases ask for."""
 
-    def __init__(self, queues: Iterable[str], *, interval: float | None = None, limit: int | None = None, using: str = conf.DEFAULT_ALIAS) -> None:
+    def __init__(
+        self,
+        queues: Iterable[str],
+        *,
+        interval: float | None = None,
+        limit: int | None = None,
+        using: str = conf.DEFAULT_ALIAS,
+    ) -> None:
         self._limit = limit
         self._queues = tuple(queues)
         self._using = using

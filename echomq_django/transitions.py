@@ -254,9 +254,7 @@ def complete(keys: QueueKeys, claims: Sequence[Claim]) -> Call[list[str]]:
     )
 
 
-def retry(
-    keys: QueueKeys, claim: Claim, *, delay_ms: int, maximum: int, reason: str, entry: str
-) -> Call[str]:
+def retry(keys: QueueKeys, claim: Claim, *, delay_ms: int, maximum: int, reason: str, entry: str) -> Call[str]:
     """Settle a failed attempt; a word: scheduled, dead, lost, gone. A maximum of 0 buries at once."""
     job_id, token, owner = claim.proof
     return Call(
@@ -289,11 +287,7 @@ def extend(keys: QueueKeys, claims: Sequence[Claim], *, lease_ms: int) -> Call[l
     """Push the leases of held jobs out; a word for each: ok, lost."""
     return Call(
         f"extend in queue {keys.queue!r}",
-        (
-            scripts.extend.command(
-                active=keys.active, job_root=keys.job_root, lease=lease_ms, claims=_flat(claims)
-            ),
-        ),
+        (scripts.extend.command(active=keys.active, job_root=keys.job_root, lease=lease_ms, claims=_flat(claims)),),
         _words,
         resend=True,
     )
@@ -303,11 +297,7 @@ def release(keys: QueueKeys, claims: Sequence[Claim]) -> Call[list[str]]:
     """Give unfinished jobs back at no cost; a word for each: ok, lost."""
     return Call(
         f"release in queue {keys.queue!r}",
-        (
-            scripts.release.command(
-                active=keys.active, pending=keys.pending, claims=_flat(claims), **_lanes(keys)
-            ),
-        ),
+        (scripts.release.command(active=keys.active, pending=keys.pending, claims=_flat(claims), **_lanes(keys)),),
         _words,
         resend=True,
     )
@@ -358,9 +348,7 @@ def promote(keys: QueueKeys, *, limit: int = PROMOTIONS) -> Call[tuple[int, int]
     )
 
 
-def reap(
-    keys: QueueKeys, *, limit: int, lease_ms: int, backoff_ms: Sequence[int], spread: float
-) -> Call[Reaped]:
+def reap(keys: QueueKeys, *, limit: int, lease_ms: int, backoff_ms: Sequence[int], spread: float) -> Call[Reaped]:
     """Take back jobs whose lease ran out. A job dies with one loss more than there are (longest) delays."""
 
     def parse(replies: Sequence[Any]) -> Reaped:
@@ -395,11 +383,7 @@ def expire(keys: QueueKeys, *, ttl_ms: int, maximum: int, limit: int = PROMOTION
     """Forget the oldest dead; how many."""
     return Call(
         f"expire in queue {keys.queue!r}",
-        (
-            scripts.expire.command(
-                dead=keys.dead, job_root=keys.job_root, ttl=ttl_ms, maximum=maximum, limit=limit
-            ),
-        ),
+        (scripts.expire.command(dead=keys.dead, job_root=keys.job_root, ttl=ttl_ms, maximum=maximum, limit=limit),),
         _first,
         resend=True,
     )
@@ -549,8 +533,8 @@ def counts(keys: QueueKeys) -> Call[Counts]:
     """Count the jobs of a queue by place."""
 
     def parse(replies: Sequence[Any]) -> Counts:
-        *places, completed, failed, paused = replies
-        return Counts(*places, int(completed or 0), int(failed or 0), bool(paused))
+        pending, active, schedule, dead, quarantine, completed, failed, paused = replies
+        return Counts(pending, active, schedule, dead, quarantine, int(completed or 0), int(failed or 0), bool(paused))
 
     places = (keys.pending, keys.active, keys.schedule, keys.dead, keys.quarantine)
     return Call(

@@ -39,7 +39,7 @@ class Pool:
 
     def take_back(self) -> list[HeldJob]:
         """Give back the jobs that no thread has begun."""
-        taken = []
+        taken: list[HeldJob] = []
         while True:
             try:
                 job = self._ready.get_nowait()

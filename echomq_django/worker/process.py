@@ -71,9 +71,7 @@ class Process:
 
 
 @contextmanager
-def signals(
-    stop: Callable[[str], None], *numbers: signal.Signals
-) -> Iterator[None]:
+def signals(stop: Callable[[str], None], *numbers: signal.Signals) -> Iterator[None]:
     """Turn signals into a stop; the second one ends the process at once.
 
     Outside the main thread Python takes no signal handlers: whoever started the thread stops it.

@@ -10,7 +10,7 @@ from typing import Any
 from django.db import close_old_connections, connections, reset_queries
 from django.utils.module_loading import import_string
 
-from echomq_django import retries
+from echomq_django import payload, retries
 from echomq_django.exceptions import PayloadError
 from echomq_django.job import ErrorRecord
 
@@ -91,7 +91,7 @@ def failed(job: HeldJob, started: float, error: BaseException) -> Fail:
 def _is_undecodable(job: HeldJob) -> bool:
     # The handler may have raised a PayloadError of another job that it tried to enqueue.
     try:
-        job.data
+        payload.decode(job.payload)
     except PayloadError:
         return True
     return False

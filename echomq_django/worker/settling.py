@@ -147,6 +147,4 @@ class Settling:
         now = time.monotonic()
         if now - self._warned.get(job.queue, -WARN_EVERY) >= WARN_EVERY:
             self._warned[job.queue] = now
-            logger.warning(
-                "jobs of queue %r are put off, %s first: %s", job.queue, job.id, outcome.reason
-            )
+            logger.warning("jobs of queue %r are put off, %s first: %s", job.queue, job.id, outcome.reason)

@@ -5,6 +5,7 @@ import threading
 from dataclasses import asdict
 from typing import Any
 
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from echomq_django import conf, jobs
@@ -19,7 +20,7 @@ class Command(BaseCommand):
     """Parse, sweep, print."""
 
     help = "Promote due jobs and take back those whose worker was lost. Safe beside workers and other reapers."
-    requires_system_checks: list[str] = []
+    requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Take the options of a reaper."""
@@ -44,7 +45,7 @@ class Command(BaseCommand):
                 self._report([sweep(queue, limit=given["limit"], using=using) for queue in queues], given)
             elif queues:
                 self._again_and_again(queues, given)
-        except EchoMQError as error:
+        except (EchoMQError, ImproperlyConfigured) as error:
             raise CommandError(str(error)) from error
 
     def _again_and_again(self, queues: list[str], given: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ import time
 from dataclasses import asdict
 from typing import Any
 
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from echomq_django import conf, jobs
@@ -19,7 +20,7 @@ class Command(BaseCommand):
     """Count, print, and do it again when asked."""
 
     help = "Count the jobs of each queue by place, and list the workers."
-    requires_system_checks: list[str] = []
+    requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Take the options of a look."""
@@ -39,7 +40,7 @@ class Command(BaseCommand):
                 time.sleep(given["watch"])
         except KeyboardInterrupt:
             return
-        except EchoMQError as error:
+        except (EchoMQError, ImproperlyConfigured) as error:
             raise CommandError(str(error)) from error
 
     def _look(self, names: str | None, using: str) -> dict[str, Any]:

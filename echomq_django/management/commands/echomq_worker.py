@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from echomq_django import conf, keys
@@ -39,7 +40,7 @@ class Command(BaseCommand):
     """Parse the options, check the queues, and be a worker or the supervisor of several."""
 
     help = "Run the jobs of some queues."
-    requires_system_checks: list[str] = []
+    requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Take the options of a worker."""
@@ -79,7 +80,10 @@ class Command(BaseCommand):
             sys.exit(reload.RELOAD if watcher.has_changed else code)
 
     def _options(self, given: dict[str, Any]) -> Options:
-        config = conf.alias(given["using"])
+        try:
+            config = conf.alias(given["using"])
+        except ImproperlyConfigured as error:
+            raise CommandError(str(error)) from error
         names = given["queues"].split(",") if given["queues"] else list(config.queues)
         if not names:
             raise CommandError(f"ECHOMQ[{config.alias!r}] has no QUEUES: add one, with its HANDLER.")
