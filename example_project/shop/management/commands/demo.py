@@ -6,6 +6,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from rich.console import Console
 
+from echomq_django.exceptions import EchoMQError
 from shop import receipts
 from shop.demo import check, queue, results, screen, worker
 from shop.orders import read_orders
@@ -41,6 +42,8 @@ class Command(BaseCommand):
             found = self.work(console, orders, timeout)
         except KeyboardInterrupt:
             raise CommandError("Stopped, and the worker too. The next demo starts clean.", returncode=130) from None
+        except EchoMQError as error:
+            raise CommandError(str(error)) from error
         console.print(screen.summary(found), screen.reasons(found), sep="\n\n")
         if wrong := check.differences(check.expect(orders), found):
             told = "\n  - ".join(["This is not what the orders file asks for:", *wrong])
