@@ -1,6 +1,7 @@
 """reap: active -> pending | schedule | dead."""
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -347,7 +348,7 @@ def test_jobs_that_were_lost_together_come_back_apart(client: redis.Redis) -> No
     before = now(client)
     assert reap(client, backoff=(0, 800_000), spread=0.9).schedule == 8
     delays = sorted(score - before for _, score in held(client)["schedule"])
-    assert all(later - earlier > 40_000 for earlier, later in zip(delays, delays[1:], strict=False))
+    assert all(later - earlier > 40_000 for earlier, later in pairwise(delays))
     assert delays[0] >= 0
     assert delays[-1] < 809_000
 
