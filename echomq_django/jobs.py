@@ -326,14 +326,18 @@ def promote(queue: str, limit: int = transitions.PROMOTIONS, *, using: str = con
 def reap(queue: str, limit: int = 100, *, using: str = conf.DEFAULT_ALIAS) -> Reaped:
     """Take back jobs whose lease ran out, at most 500; what became of them."""
     config = conf.alias(using).queue(queue)
+    client = connection.client(using)
+    # A call that a paused server carries out much later would come before its live workers can extend.
+    now_ms = client.run(transitions.peek(keys.of(queue)))[0]
     call = transitions.reap(
         keys.of(queue),
         limit=_limit(limit),
         lease_ms=config.lease_ms,
         backoff_ms=[round(longest_backoff(config, crash) * 1000) for crash in range(1, config.max_crashes)],
         spread=random.random(),
+        latest_ms=now_ms + config.lease_ms // 2,
     )
-    return connection.client(using).run(call)
+    return client.run(call)
 
 
 def expire(queue: str, *, using: str = conf.DEFAULT_ALIAS) -> int:

@@ -246,6 +246,7 @@ def complete(keys: QueueKeys, claims: Sequence[Claim]) -> Call[list[str]]:
                 dead=keys.dead,
                 completed=keys.completed,
                 claims=_flat(claims),
+                outbox=keys.outbox,
                 **_lanes(keys),
             ),
         ),
@@ -275,6 +276,7 @@ def retry(keys: QueueKeys, claim: Claim, *, delay_ms: int, maximum: int, reason:
                 reason=reason,
                 entry=entry,
                 keep=ERRORS_KEPT,
+                outbox=keys.outbox,
                 **_lanes(keys),
             ),
         ),
@@ -348,7 +350,15 @@ def promote(keys: QueueKeys, *, limit: int = PROMOTIONS) -> Call[tuple[int, int]
     )
 
 
-def reap(keys: QueueKeys, *, limit: int, lease_ms: int, backoff_ms: Sequence[int], spread: float) -> Call[Reaped]:
+def reap(
+    keys: QueueKeys,
+    *,
+    limit: int,
+    lease_ms: int,
+    backoff_ms: Sequence[int],
+    spread: float,
+    latest_ms: int | None = None,
+) -> Call[Reaped]:
     """Take back jobs whose lease ran out. A job dies with one loss more than there are (longest) delays."""
 
     def parse(replies: Sequence[Any]) -> Reaped:
@@ -370,7 +380,9 @@ def reap(keys: QueueKeys, *, limit: int, lease_ms: int, backoff_ms: Sequence[int
                 lease=lease_ms,
                 keep=ERRORS_KEPT,
                 spread=spread,
+                latest="" if latest_ms is None else latest_ms,
                 backoff=backoff_ms,
+                outbox=keys.outbox,
                 **_lanes(keys),
             ),
         ),

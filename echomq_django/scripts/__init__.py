@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from importlib import resources
 
 _PARAMETER = re.compile(r"-- (KEYS|ARGV)\[(\d+)(\.\.)?\] (\w+)(?: \(([\w, ]+)\))?")
-_NEEDS_PRELUDE = "-- Needs: prelude\n"
+_NEEDS = re.compile(r"^-- Needs: ([\w, ]+)$", re.MULTILINE)
 
 Value = str | bytes | int | float
 
@@ -19,7 +19,7 @@ def _read(name: str) -> str:
     return (resources.files(__name__) / f"{name}.lua").read_text(encoding="utf-8")
 
 
-_PRELUDE = _read("prelude")
+_SHARED = {name: _read(name) for name in ("prelude", "flow")}
 
 
 class Script:
@@ -31,7 +31,9 @@ class Script:
         self.name = name
         self.header = "\n".join(line for line in _comments(body))
         # A shebang line has to stay the first one; it carries the script's flags.
-        self.source = f"{first_line}\n{_PRELUDE if _NEEDS_PRELUDE in body else ''}{body}"
+        needs = _NEEDS.findall(self.header)
+        shared = [_SHARED[name] for name in needs[0].split(", ")] if needs else []
+        self.source = "\n".join((first_line, *shared, body))
         self.sha = hashlib.sha1(self.source.encode(), usedforsecurity=False).hexdigest()
         found = _PARAMETER.findall(self.header)
         self.keys = tuple(name for kind, _, _, name, _ in found if kind == "KEYS")

@@ -4,7 +4,7 @@
 -- Retire jobs whose work is done. Accepted from the latest claimant wherever the id sits by now (reaped, buried or
 -- requeued meanwhile): the work is done and must not be done twice, so every place is cleared.
 --
--- Needs: prelude
+-- Needs: prelude, flow
 -- KEYS[1] active     zset  id -> lease deadline, ms
 -- KEYS[2] pending    zset  id -> -priority
 -- KEYS[3] schedule   zset  id -> run-at, ms
@@ -17,23 +17,25 @@
 -- KEYS[10] paused    set   lanes that are paused
 -- KEYS[11] glimit    hash  lane -> most in flight
 -- KEYS[12] gactive   hash  lane -> in flight
+-- KEYS[13] outbox    list  words for parents in other queues
 -- ARGV[1..] claims (id, token, owner)  each claim
 --
 -- Returns a word for each claim, in order: "ok"; "lost" when another claim holds the job; "gone" when nobody does.
 
 local active, pending, schedule, dead, completed, wake = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local job_root, lane_root, ring, paused, glimit, gactive = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
+local outbox = KEYS[13]
 local claims = groups(1, 3)
 
 demand("zset", active, schedule, dead)
 demand("hash", completed)
 local line = lines(pending, job_root, lane_root, ring, paused, glimit, gactive, wake)
 
-local words, ids, rows, grouped, seen = {}, {}, {}, {}, {}
+local words, ids, rows, grouped, family, seen = {}, {}, {}, {}, {}, {}
 for i, claim in ipairs(claims) do
     local id, token, owner = claim[1], claim[2], claim[3]
     local row = job_root .. id
-    local fields = not seen[id] and read(row, "owner", "group")
+    local fields = not seen[id] and read(row, "owner", "group", "parent", "parent_queue", "parent_policy")
     if not fields then
         words[i] = "gone"
     elseif not holds(fields, token, owner) then
@@ -48,6 +50,7 @@ for i, claim in ipairs(claims) do
             demand_lane(line, fields[3])
             grouped[#grouped + 1] = { id, fields[3], redis.call("ZSCORE", active, id) }
         end
+        family[#family + 1] = parent_of(line, outbox, id, fields, 4, 0)
     end
 end
 if #ids == 0 then
@@ -66,4 +69,8 @@ for _, job in ipairs(grouped) do
         vacate(line, group)
     end
 end
+for _, kin in ipairs(family) do
+    child_done(line, outbox, kin)
+end
+ring_up(line)
 return words

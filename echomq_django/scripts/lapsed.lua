@@ -12,4 +12,6 @@
 local active, schedule = KEYS[1], KEYS[2]
 
 local now = clock()
-return { redis.call("ZCOUNT", active, "-inf", now), redis.call("ZCOUNT", schedule, "-inf", now) }
+local expired = redis.call("ZCOUNT", active, "-inf", now)
+local overdue = redis.call("ZCOUNT", schedule, "-inf", now)
+return { expired, overdue }

@@ -3,9 +3,10 @@
 --
 -- Take back jobs whose lease ran out. The first loss of a job sends it back to pending, the next ones to the
 -- schedule (a job that kills its worker must not walk through the fleet), the last one to dead.
--- A server that is not the one of the last reap was away: live workers get one lease to extend first.
+-- A server that is not the one of the last reap was away: live workers get one lease to extend first. A server that
+-- was paused carries out what was sent before: too late, and before anybody could extend, so it is refused.
 --
--- Needs: prelude
+-- Needs: prelude, flow
 -- KEYS[1] active      zset  id -> lease deadline, ms
 -- KEYS[2] pending     zset  id -> -priority
 -- KEYS[3] schedule    zset  id -> run-at, ms
@@ -20,19 +21,22 @@
 -- KEYS[12] paused     set   lanes that are paused
 -- KEYS[13] glimit     hash  lane -> most in flight
 -- KEYS[14] gactive    hash  lane -> in flight
+-- KEYS[15] outbox     list  words for parents in other queues
 -- ARGV[1] limit       how many jobs at most, up to 500
 -- ARGV[2] lease       ms to wait for live workers after an outage
 -- ARGV[3] keep        how many error records to keep
 -- ARGV[4] spread      a fraction of 1, drawn anew for each call
--- ARGV[5..] backoff (delay)  longest ms after each loss but the last: the job dies with one more
+-- ARGV[5] latest      server time, ms, after which the call comes too late; or ""
+-- ARGV[6..] backoff (delay)  longest ms after each loss but the last: the job dies with one more
 --
 -- Returns "ok" or "waiting", and how many went to pending, to schedule, to dead, and into quarantine.
 
 local active, pending, schedule, dead, quarantine = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local meta, failed, wake, job_root, lane_root = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local ring, paused, glimit, gactive = KEYS[11], KEYS[12], KEYS[13], KEYS[14]
-local limit, lease, keep, spread = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
-local backoff = groups(5, 1)
+local outbox = KEYS[15]
+local limit, lease, keep, spread, latest = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
+local backoff = groups(6, 1)
 
 demand("zset", active, schedule, dead, quarantine)
 demand("hash", meta, failed)
@@ -47,20 +51,21 @@ if known[1] ~= run then
     redis.call("HSET", meta, "reap_run", run, "reap_after", now + lease)
     return { "waiting", 0, 0, 0, 0 }
 end
-if now < (count(known[2]) or 0) then
+if now < (count(known[2]) or 0) or now > (latest or now) then
     return { "waiting", 0, 0, 0, 0 }
 end
 
 local sound, aside = {}, {}
 for _, id in ipairs(redis.call("ZRANGE", active, "-inf", now, "BYSCORE", "LIMIT", 0, limit)) do
     local row = job_root .. id
-    local fields = read(row, "owner", "spared", "stalled", "group", "priority", "started_at")
+    local fields = read(row, "owner", "spared", "stalled", "group", "priority", "started_at",
+        "parent", "parent_queue", "parent_policy")
     local kind = redis.call("TYPE", row .. ":errors").ok
     if fields and (kind == "list" or kind == "none") then
         if fields[5] then
             demand_lane(line, fields[5])
         end
-        sound[#sound + 1] = { id, fields }
+        sound[#sound + 1] = { id, fields, parent_of(line, outbox, id, fields, 8, 8) }
     else
         aside[#aside + 1] = id
     end
@@ -81,7 +86,9 @@ for _, job in ipairs(sound) do
         vacate(line, group)
     end
     if losses > #backoff then
-        bury(dead, failed, id, row, now, "crashed: its worker was lost " .. losses .. " times while running it")
+        local reason = "crashed: its worker was lost " .. losses .. " times while running it"
+        bury(dead, failed, id, row, now, reason)
+        child_dead(line, outbox, dead, failed, job[3], now, reason)
         moved.dead = moved.dead + 1
     elseif losses == 1 then
         line_up(line, id, group, fields[6])

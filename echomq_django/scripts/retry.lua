@@ -4,7 +4,7 @@
 -- Settle a failed attempt: again later, or dead when the attempts that count have reached the maximum.
 -- Accepted from pending too: the lease ran out, nobody has claimed the job since, and the failure is real.
 --
--- Needs: prelude
+-- Needs: prelude, flow
 -- KEYS[1] active     zset  id -> lease deadline, ms
 -- KEYS[2] pending    zset  id -> -priority
 -- KEYS[3] schedule   zset  id -> run-at, ms
@@ -18,6 +18,7 @@
 -- KEYS[11] paused    set   lanes that are paused
 -- KEYS[12] glimit    hash  lane -> most in flight
 -- KEYS[13] gactive   hash  lane -> in flight
+-- KEYS[14] outbox    list  words for parents in other queues
 -- ARGV[1] id         the job's id
 -- ARGV[2] token      the claim's attempts value
 -- ARGV[3] owner      the claim's nonce
@@ -32,6 +33,7 @@
 local active, pending, schedule, dead, failed, wake = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local job_root, errors = KEYS[7], KEYS[8]
 local lane_root, ring, paused, glimit, gactive = KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13]
+local outbox = KEYS[14]
 local id, token, owner, delay, maximum = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local reason, entry, keep = ARGV[6], ARGV[7], ARGV[8]
 
@@ -41,7 +43,7 @@ demand("list", errors)
 local line = lines(pending, job_root, lane_root, ring, paused, glimit, gactive, wake)
 
 local row = job_root .. id
-local fields = read(row, "owner", "spared", "group")
+local fields = read(row, "owner", "spared", "group", "parent", "parent_queue", "parent_policy")
 if not fields then
     return "gone"
 end
@@ -54,6 +56,7 @@ local waits = redis.call("ZSCORE", pending, id) or (group and redis.call("ZSCORE
 if not holds(fields, token, owner) or not (was_active or waits) then
     return "lost"
 end
+local kin = parent_of(line, outbox, id, fields, 5, 8)
 
 local now = clock()
 redis.call("ZREM", active, id)
@@ -67,6 +70,8 @@ end
 record(errors, entry, keep)
 if count(fields[1]) - (count(fields[3]) or 0) >= maximum then
     bury(dead, failed, id, row, now, reason)
+    child_dead(line, outbox, dead, failed, kin, now, reason)
+    ring_up(line)
     return "dead"
 end
 redis.call("HSET", row, "state", "scheduled", "last_error", reason)
