@@ -9,6 +9,7 @@ import logging
 import os
 import random
 import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -318,9 +319,9 @@ def _accept(word: str, claim: Claim) -> None:
         raise JobGone(f"job {claim.id} of queue {claim.queue!r} is gone: it was completed or removed meanwhile.")
 
 
-def promote(queue: str, limit: int = transitions.PROMOTIONS, *, using: str = conf.DEFAULT_ALIAS) -> int:
-    """Line up jobs whose time has come, at most 500; how many."""
-    return connection.client(using).run(transitions.promote(keys.of(queue), limit=_limit(limit)))[0]
+def promote(queue: str, limit: int = transitions.PROMOTIONS, *, using: str = conf.DEFAULT_ALIAS) -> Moved:
+    """Line up jobs whose time has come, at most 500; how many, and how many broken ones were put aside."""
+    return Moved(*connection.client(using).run(transitions.promote(keys.of(queue), limit=_limit(limit))))
 
 
 def reap(queue: str, limit: int = 100, *, using: str = conf.DEFAULT_ALIAS) -> Reaped:
@@ -328,7 +329,10 @@ def reap(queue: str, limit: int = 100, *, using: str = conf.DEFAULT_ALIAS) -> Re
     config = conf.alias(using).queue(queue)
     client = connection.client(using)
     # A call that a paused server carries out much later would come before its live workers can extend.
-    now_ms = client.run(transitions.peek(keys.of(queue)))[0]
+    asked = time.monotonic()
+    now_ms = client.run(transitions.clock())
+    if time.monotonic() - asked > config.lease / 2:
+        return Reaped(waiting=True, pending=0, schedule=0, dead=0, quarantined=0)
     call = transitions.reap(
         keys.of(queue),
         limit=_limit(limit),
@@ -340,10 +344,12 @@ def reap(queue: str, limit: int = 100, *, using: str = conf.DEFAULT_ALIAS) -> Re
     return client.run(call)
 
 
-def expire(queue: str, *, using: str = conf.DEFAULT_ALIAS) -> int:
-    """Forget dead jobs beyond the queue's DEAD_TTL and DEAD_MAX, at most 100; how many."""
+def expire(queue: str, limit: int = 100, *, using: str = conf.DEFAULT_ALIAS) -> int:
+    """Forget dead jobs beyond the queue's DEAD_TTL and DEAD_MAX, at most 500; how many."""
     config = conf.alias(using).queue(queue)
-    call = transitions.expire(keys.of(queue), ttl_ms=round(config.dead_ttl * 1000), maximum=config.dead_max)
+    call = transitions.expire(
+        keys.of(queue), ttl_ms=round(config.dead_ttl * 1000), maximum=config.dead_max, limit=_limit(limit)
+    )
     return connection.client(using).run(call)
 
 
@@ -477,7 +483,7 @@ def requeue_all(
 ) -> Moved:
     """Requeue the dead, the oldest first, up to a `limit`; those that died after `before` (default: now) are spared."""
     client, queue_keys = connection.client(using), keys.of(queue)
-    cutoff = client.run(transitions.peek(queue_keys))[0] if before is None else _at_ms(before)
+    cutoff = client.run(transitions.clock()) if before is None else _at_ms(before)
     done = quarantined = 0
     for chunk in _chunks_of(client, queue_keys, Location.DEAD, cutoff, limit):
         words = client.run(transitions.requeue(queue_keys, chunk, before_ms=cutoff))

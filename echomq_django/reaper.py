@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from . import conf, jobs
 from .exceptions import EchoMQError, ServerUnavailable
+from .jobs import Moved
 from .transitions import Reaped
 
 logger = logging.getLogger("echomq_django.reaper")
@@ -39,23 +40,28 @@ class Swept:
 def sweep(queue: str, *, limit: int | None = None, reap: bool = True, using: str = conf.DEFAULT_ALIAS) -> Swept:
     """Promote what is due, take back what lapsed, forget the oldest dead; at most `limit` jobs of each."""
     most = limit if limit is not None else 2**63
+    promotes: list[Moved] = []
     reaps: list[Reaped] = []
+
+    def promote_some(size: int) -> int:
+        promotes.append(jobs.promote(queue, size, using=using))
+        return promotes[-1].done + promotes[-1].quarantined
 
     def reap_some(size: int) -> int:
         reaps.append(jobs.reap(queue, size, using=using))
         return reaps[-1].moved
 
-    promoted = _until_done(lambda size: jobs.promote(queue, size, using=using), most)
+    _until_done(promote_some, most)
     if reap:
         _until_done(reap_some, most)
-    expired = _until_done(lambda size: jobs.expire(queue, using=using), most)
+    expired = _until_done(lambda size: jobs.expire(queue, size, using=using), most)
     return Swept(
         queue,
-        promoted=promoted,
+        promoted=sum(each.done for each in promotes),
         pending=sum(each.pending for each in reaps),
         schedule=sum(each.schedule for each in reaps),
         dead=sum(each.dead for each in reaps),
-        quarantined=sum(each.quarantined for each in reaps),
+        quarantined=sum(each.quarantined for each in promotes) + sum(each.quarantined for each in reaps),
         expired=expired,
         waiting=any(each.waiting for each in reaps),
     )
@@ -93,6 +99,7 @@ class Reaper:
         self._interval = min(max(shortest / 6, 0.2), 5.0) if interval is None else interval
         self._reached = dict.fromkeys(self._queues, time.monotonic())
         self._reap_from = dict.fromkeys(self._queues, 0.0)
+        self._silent = dict.fromkeys(self._queues, False)
         self._away = False
 
     def run(self, stopped: threading.Event, report: Callable[[list[Swept]], None] | None = None) -> None:
@@ -122,13 +129,20 @@ class Reaper:
     def _sweep(self, queue: str) -> Swept:
         """Sweep a queue; after a silence live workers, which were cut off too, get one lease to extend first."""
         lease = self._leases[queue]
-        swept = sweep(queue, limit=self._limit, reap=False, using=self._using)
         now = time.monotonic()
         if now - self._reached[queue] > self._interval * 1.2 + lease / 2:
-            self._reap_from[queue] = now + lease
-        self._reached[queue] = now
-        if now >= self._reap_from[queue]:
-            swept = sweep(queue, limit=self._limit, using=self._using)
+            # This sweep may still be answered late; the lease begins when the server is seen to be back.
+            self._silent[queue] = True
+        swept = sweep(
+            queue,
+            limit=self._limit,
+            reap=not self._silent[queue] and now >= self._reap_from[queue],
+            using=self._using,
+        )
+        self._reached[queue] = time.monotonic()
+        if self._silent[queue] or swept.waiting:
+            self._reap_from[queue] = self._reached[queue] + lease
+            self._silent[queue] = False
         if swept.reaped:
             logger.info("queue %r: %d jobs had lost their worker, %d of them are dead", queue, swept.reaped, swept.dead)
         return swept

@@ -661,6 +661,11 @@ def peek(keys: QueueKeys) -> Call[tuple[int, int | None]]:
     )
 
 
+def clock() -> Call[int]:
+    """Give the server's time, ms."""
+    return Call("ask for the time", (("TIME",),), lambda replies: _time(replies[0]), True)
+
+
 def lapsed(keys: QueueKeys) -> Call[Lapsed]:
     """Count the leases that have run out and the scheduled jobs that are due: a script, for the server's clock."""
     return Call(

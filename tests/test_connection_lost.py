@@ -193,7 +193,7 @@ def test_a_promote_whose_reply_is_lost_moves_each_job_once(proxy: Lossy, client:
     for each in done:
         client.zadd(MAIL.schedule, {each.id: 1})
     proxy.lose("EVALSHA", times)
-    assert 0 <= jobs.promote("mail") <= 3
+    assert 0 <= jobs.promote("mail").done <= 3
     assert proxy.lost == times
     assert client.zrange(MAIL.pending, 0, -1) == [each.id.encode() for each in done]
     assert places() == {"pending": 3}
