@@ -525,6 +525,7 @@ def test_10_000_jobs_flow_without_an_error_while_the_scripts_are_flushed(client:
 # --- connections that break -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_refused_connection_is_an_error_within_seconds_and_nothing_is_stored(
     private_server: Start, settings: Any
 ) -> None:

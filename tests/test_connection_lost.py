@@ -302,7 +302,7 @@ def test_a_complete_whose_answer_never_comes_is_sent_again(proxy: Lossy, claimed
     assert jobs.counts("mail", using="direct").completed == 1
 
 
-@TIMES
+@pytest.mark.parametrize("times", [1, pytest.param(10, marks=pytest.mark.slow)], ids=["once", "ten times"])
 def test_requests_that_never_arrive_are_sent_again(
     proxy: Lossy, client: redis.Redis, claimed: Claim, times: int
 ) -> None:

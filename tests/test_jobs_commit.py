@@ -125,6 +125,7 @@ def test_what_is_wrong_with_the_arguments_is_said_before_the_commit(
     assert dump(client) == {}
 
 
+@pytest.mark.slow
 def test_a_server_that_is_down_at_the_commit_is_said_loudly_and_soon_with_the_id_and_the_payload(
     private_server: Callable[..., embedded.PrivateServer], settings: Any
 ) -> None:

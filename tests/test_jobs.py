@@ -1,0 +1,1028 @@
+"""The service: what an application calls, what it gets, and what it is told when it cannot have it."""
+
+import json
+import math
+import random
+import string
+import time
+import uuid
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+import redis
+from django.utils.safestring import mark_safe
+from django.utils.translation import gettext_lazy
+
+from echomq_django import connection, ids, jobs, keys, transitions
+from echomq_django.exceptions import (
+    EchoMQError,
+    InvalidId,
+    InvalidQueueName,
+    JobGone,
+    LeaseLost,
+    PayloadError,
+    QueueFull,
+    ServerUnavailable,
+    WrongPlace,
+)
+from echomq_django.job import Claim, Location
+from echomq_django.jobs import Enqueued, Moved
+from tests.server import dump
+
+MAIL = keys.of("mail")
+OWN = "JOB0MzT2a4Bc3D"
+NEW_YORK, KATHMANDU = ZoneInfo("America/New_York"), ZoneInfo("Asia/Kathmandu")
+
+
+@pytest.fixture(autouse=True)
+def _forget_known_queues() -> None:
+    """Forget which queues were registered: the server is empty again."""
+    jobs._known.clear()
+
+
+def now_ms(client: redis.Redis) -> int:
+    seconds, micros = client.time()
+    return int(seconds) * 1000 + int(micros) // 1000
+
+
+def a_claim(data: Any = b"payload", **options: Any) -> Claim:
+    jobs.enqueue("mail", data, **options)
+    [claim] = jobs.claim("mail")
+    return claim
+
+
+def a_dead_job(data: Any = b"payload") -> str:
+    claim = a_claim(data)
+    assert jobs.retry(claim, "it failed", max_attempts=1) is Location.DEAD
+    return claim.id
+
+
+def bury(client: redis.Redis, number: int) -> list[str]:
+    """Put many dead jobs there at once, the first of them the oldest."""
+    job_ids = [each.id for each in jobs.enqueue_many("mail", ["payload"] * number)]
+    pipe = client.pipeline(transaction=False)
+    pipe.delete(MAIL.pending, MAIL.wake)
+    for number, job_id in enumerate(job_ids):
+        pipe.hset(MAIL.row(job_id), mapping={"state": "dead", "attempts": 3, "last_error": "it failed"})
+        pipe.zadd(MAIL.dead, {job_id: 1000 + number})
+    pipe.execute()
+    return job_ids
+
+
+def in_place(place: str) -> list[str]:
+    return [job.id for job in jobs.page("mail", place, size=500)]
+
+
+# --- enqueue ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_enqueued_job_is_pending_and_holds_what_was_given(client: redis.Redis) -> None:
+    done = jobs.enqueue("mail", {"order": 7}, priority=5, name="shop.tasks.send", max_attempts=2)
+    job = jobs.get("mail", done.id)
+    assert done.status == jobs.ENQUEUED
+    assert (job.queue, job.location, job.payload) == ("mail", "pending", b'{"order":7}')
+    assert (job.priority, job.name, job.max_attempts, job.attempts) == (5, "shop.tasks.send", 2, 0)
+    assert abs(job.enqueued_at - now_ms(client)) < 5000
+    assert ids.parse(done.id).namespace == "JOB"
+
+
+def test_an_own_id_makes_the_second_enqueue_a_duplicate_while_the_job_exists() -> None:
+    assert jobs.enqueue("mail", b"first", id=OWN) == Enqueued(OWN, "enqueued")
+    assert jobs.enqueue("mail", b"second", id=OWN) == Enqueued(OWN, "duplicate")
+    [claim] = jobs.claim("mail")
+    assert jobs.enqueue("mail", b"third", id=OWN).status == "duplicate"
+    assert claim.payload == b"first"
+    jobs.complete(claim)
+    assert jobs.enqueue("mail", b"fourth", id=OWN).status == "enqueued"
+
+
+def test_a_reused_id_inherits_nothing() -> None:
+    jobs.enqueue("mail", b"first", id=OWN, priority=9, name="a.b", max_attempts=2)
+    [claim] = jobs.claim("mail")
+    jobs.retry(claim, "it failed", delay=0)
+    [claim] = jobs.claim("mail")
+    jobs.complete(claim)
+    jobs.enqueue("mail", b"second", id=OWN)
+    job = jobs.get("mail", OWN)
+    assert (job.payload, job.attempts, job.priority, job.name, job.max_attempts) == (b"second", 0, 0, "", None)
+    assert (job.last_error, job.errors, job.started_at, job.owner) == ("", (), None, "")
+
+
+def test_higher_priorities_come_first_and_equal_ones_in_order() -> None:
+    order = [jobs.enqueue("mail", str(priority), priority=priority).id for priority in (0, -100, 100, 0, 100, 7)]
+    assert [claim.id for claim in jobs.claim("mail", 9)] == [order[at] for at in (2, 4, 5, 0, 3, 1)]
+
+
+def test_many_jobs_are_stored_in_order_with_a_verdict_each() -> None:
+    done = jobs.enqueue_many("mail", (str(number) for number in range(1201)), name="a.b", max_attempts=3, priority=2)
+    assert {each.status for each in done} == {"enqueued"}
+    assert jobs.counts("mail").pending == 1201
+    assert [claim.payload for claim in jobs.claim("mail", 500)] == [str(number).encode() for number in range(500)]
+    assert jobs.enqueue_many("mail", []) == []
+    assert {each.status for each in jobs.enqueue_many("mail", ["later"] * 2, delay=60)} == {"scheduled"}
+
+
+def test_one_payload_that_cannot_be_written_stops_all_of_them(client: redis.Redis) -> None:
+    with pytest.raises(PayloadError, match="queue 'mail' was not stored"):
+        jobs.enqueue_many("mail", [b"good", object()])
+    assert dump(client) == {}
+
+
+def test_a_bulk_that_breaks_off_says_how_many_were_stored(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    admit = jobs._admit
+    chunks: list[int] = []
+
+    def admitted(queue: str, bodies: Any, *rest: Any) -> Any:
+        chunks.append(len(bodies))
+        if len(chunks) == 3:
+            raise ServerUnavailable("gone")
+        return admit(queue, bodies, *rest)
+
+    monkeypatch.setattr(jobs, "_admit", admitted)
+    with pytest.raises(ServerUnavailable) as caught:
+        jobs.enqueue_many("mail", ["payload"] * 1500)
+    assert caught.value.__notes__ == ["1000 of 1500 jobs were stored in queue 'mail' before this."]
+    assert chunks == [500, 500, 500]
+    assert jobs.counts("mail").pending == 1000
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "says"),
+    [
+        ({"priority": 101}, ValueError, "-100 to 100"),
+        ({"priority": -101}, ValueError, "-100 to 100"),
+        ({"priority": True}, ValueError, "priority"),
+        ({"priority": 1.5}, ValueError, "priority"),
+        ({"max_attempts": 0}, ValueError, "max_attempts"),
+        ({"max_attempts": True}, ValueError, "max_attempts"),
+        ({"max_attempts": "3"}, ValueError, "max_attempts"),
+        ({"name": None}, ValueError, "name"),
+        ({"name": "x" * 501}, ValueError, "name"),
+        ({"delay": 1, "at": datetime.now(UTC)}, ValueError, "not both"),
+        ({"id": "JOB0MzT2a4Bc3D\n"}, InvalidId, "is not an id"),
+        ({"id": "TEN0MzT2a4Bc3D"}, InvalidId, "those begin with 'JOB'"),
+        ({"id": ""}, InvalidId, "is not an id"),
+        ({"id": 7}, InvalidId, "is not an id"),
+    ],
+)
+def test_a_wrong_argument_is_refused_before_anything_is_stored(
+    client: redis.Redis, options: dict[str, Any], error: type[Exception], says: str
+) -> None:
+    with pytest.raises(error, match=says):
+        jobs.enqueue("mail", b"payload", **options)
+    assert not client.keys(MAIL.job_root + "*")
+
+
+@pytest.mark.parametrize("queue", ["", "emq", "a:b", "*", "{x}", "é", "a" * 129, "mail\n", "a b", None, 7])
+def test_a_queue_without_a_proper_name_is_refused_by_every_function(client: redis.Redis, queue: Any) -> None:
+    calls: list[Callable[[], Any]] = [
+        lambda: jobs.enqueue(queue, b""),
+        lambda: jobs.enqueue_many(queue, [b""]),
+        lambda: jobs.claim(queue),
+        lambda: jobs.promote(queue),
+        lambda: jobs.reap(queue),
+        lambda: jobs.expire(queue),
+        lambda: jobs.get(queue, OWN),
+        lambda: jobs.location(queue, OWN),
+        lambda: jobs.counts(queue),
+        lambda: jobs.page(queue, "dead"),
+        lambda: jobs.oldest_pending_age(queue),
+        lambda: jobs.requeue(queue, OWN),
+        lambda: jobs.remove(queue, OWN),
+        lambda: jobs.advance(queue, OWN),
+        lambda: jobs.requeue_all(queue),
+        lambda: jobs.remove_all(queue, "dead"),
+        lambda: jobs.drain(queue),
+        lambda: jobs.pause(queue),
+        lambda: jobs.resume(queue),
+    ]
+    for call in calls:
+        with pytest.raises(InvalidQueueName, match="is not a queue's name"):
+            call()
+    assert dump(client).keys() <= {keys.VERSION}
+
+
+# --- delays and times -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("delay", "ms"),
+    [
+        (0, 0),
+        (0.0004, 0),
+        (0.0006, 1),
+        (1, 1000),
+        (2.5, 2500),
+        (timedelta(hours=1), 3_600_000),
+        (timedelta(0), 0),
+        (100 * 365 * 86_400, 100 * 365 * 86_400_000),
+    ],
+)
+def test_a_delay_is_added_to_the_servers_clock(client: redis.Redis, delay: Any, ms: int) -> None:
+    before = now_ms(client)
+    done = jobs.enqueue("mail", b"payload", delay=delay)
+    after = now_ms(client)
+    if ms == 0:
+        assert done.status == "enqueued"
+    else:
+        assert done.status == "scheduled"
+        assert before + ms <= client.zscore(MAIL.schedule, done.id) <= after + ms
+
+
+@pytest.mark.parametrize(
+    ("delay", "error"),
+    [
+        (-1, ValueError),
+        (-0.001, ValueError),
+        (timedelta(seconds=-1), ValueError),
+        (math.nan, ValueError),
+        (math.inf, ValueError),
+        (-math.inf, ValueError),
+        (10**12, ValueError),
+        (10**400, ValueError),
+        (timedelta.max, ValueError),
+        (True, TypeError),
+        ("5", TypeError),
+        (b"5", TypeError),
+        (Decimal(5), TypeError),
+        (datetime.now(UTC), TypeError),
+    ],
+)
+def test_a_delay_that_is_none_is_refused_in_the_caller(client: redis.Redis, delay: Any, error: type[Exception]) -> None:
+    with pytest.raises(error, match="delay is"):
+        jobs.enqueue("mail", b"payload", delay=delay)
+    with pytest.raises(error, match="delay is"):
+        jobs.enqueue_many("mail", [b"payload"], delay=delay)
+    assert dump(client) == {}
+
+
+# In New York the clocks went from 2:00 to 3:00 on 2030-03-10, and from 2:00 back to 1:00 on 2030-11-03.
+@pytest.mark.parametrize("use_tz", [True, False])
+@pytest.mark.parametrize("time_zone", ["UTC", "America/New_York", "Asia/Kathmandu"])
+@pytest.mark.parametrize(
+    ("at", "epoch"),
+    [
+        (datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC), 1893553445),
+        (datetime(2030, 1, 2, 3, 4, 5, tzinfo=KATHMANDU), 1893532745),
+        (datetime(2030, 3, 10, 1, 59, tzinfo=NEW_YORK), 1899356340),
+        (datetime(2030, 3, 10, 2, 30, tzinfo=NEW_YORK), 1899358200),
+        (datetime(2030, 3, 10, 2, 30, tzinfo=NEW_YORK, fold=1), 1899354600),
+        (datetime(2030, 11, 3, 1, 30, tzinfo=NEW_YORK), 1919914200),
+        (datetime(2030, 11, 3, 1, 30, tzinfo=NEW_YORK, fold=1), 1919917800),
+        (datetime(2030, 1, 1, tzinfo=timezone(timedelta(hours=-12))), 1893499200),
+        (datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC), 253402300799),
+    ],
+)
+def test_an_aware_time_means_the_same_moment_everywhere(
+    client: redis.Redis, settings: Any, use_tz: bool, time_zone: str, at: datetime, epoch: int
+) -> None:
+    settings.USE_TZ, settings.TIME_ZONE = use_tz, time_zone
+    done = jobs.enqueue("mail", b"payload", at=at)
+    assert done.status == "scheduled"
+    assert client.zscore(MAIL.schedule, done.id) == epoch * 1000
+    job = jobs.get("mail", done.id)
+    assert (job.location, job.time) == ("schedule", epoch * 1000)
+
+
+@pytest.mark.parametrize(
+    ("time_zone", "at", "epoch"),
+    [
+        ("UTC", datetime(2030, 1, 2, 3, 4, 5), 1893553445),
+        ("Asia/Kathmandu", datetime(2030, 1, 2, 3, 4, 5), 1893532745),
+        ("America/New_York", datetime(2030, 3, 10, 2, 30), 1899358200),
+        ("America/New_York", datetime(2030, 11, 3, 1, 30), 1919914200),
+        ("America/New_York", datetime(2030, 11, 3, 1, 30, fold=1), 1919917800),
+    ],
+)
+def test_a_naive_time_is_in_the_projects_zone_when_use_tz_is_off(
+    client: redis.Redis, settings: Any, time_zone: str, at: datetime, epoch: int
+) -> None:
+    settings.USE_TZ, settings.TIME_ZONE = False, time_zone
+    done = jobs.enqueue("mail", b"payload", at=at)
+    assert client.zscore(MAIL.schedule, done.id) == epoch * 1000
+
+
+def test_a_naive_time_is_refused_when_use_tz_is_on(client: redis.Redis) -> None:
+    with pytest.raises(ValueError, match="has no time zone: use an aware datetime, as USE_TZ is on"):
+        jobs.enqueue("mail", b"payload", at=datetime(2030, 1, 1))
+    assert dump(client) == {}
+
+
+@pytest.mark.parametrize("at", ["2030-01-01", 1893456000, date(2030, 1, 1), True])
+def test_a_time_that_is_no_datetime_is_refused(client: redis.Redis, at: Any) -> None:
+    with pytest.raises(TypeError, match="use a datetime"):
+        jobs.enqueue("mail", b"payload", at=at)
+    assert dump(client) == {}
+
+
+def test_a_time_that_has_passed_means_now() -> None:
+    for at in (
+        datetime(1970, 1, 1, tzinfo=UTC),
+        datetime(1, 1, 2, tzinfo=UTC),
+        datetime.now(UTC) - timedelta(seconds=1),
+    ):
+        assert jobs.enqueue("mail", b"payload", at=at).status == "enqueued"
+    assert jobs.counts("mail").pending == 3
+
+
+def test_a_job_runs_once_when_its_time_has_come_and_not_before(client: redis.Redis) -> None:
+    done = jobs.enqueue("mail", b"payload", delay=60)
+    assert jobs.claim("mail") == []
+    client.zadd(MAIL.schedule, {done.id: now_ms(client)})
+    [claim] = jobs.claim("mail")
+    assert claim.id == done.id
+    assert jobs.claim("mail") == []
+
+
+@pytest.mark.parametrize("hours", [-240, 240])
+def test_a_clients_wrong_clock_moves_neither_delays_nor_leases_nor_backoffs(
+    client: redis.Redis, monkeypatch: pytest.MonkeyPatch, hours: int
+) -> None:
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + hours * 3600)
+    monkeypatch.setattr(ids, "_mint", ids.Mint(clock=time.time))
+    now = now_ms(client)
+    done = jobs.enqueue("mail", b"later", delay=5)
+    assert now + 5000 <= client.zscore(MAIL.schedule, done.id) <= now + 8000
+    claim = a_claim()
+    assert now + 30_000 <= client.zscore(MAIL.active, claim.id) <= now + 33_000
+    jobs.extend(claim, 50)
+    assert now + 50_000 <= client.zscore(MAIL.active, claim.id) <= now + 53_000
+    client.hset(MAIL.meta, mapping={"reap_after": 0})
+    jobs.reap("mail")
+    assert jobs.reap("mail").moved == 0
+    jobs.retry(claim, "it failed", delay=10)
+    assert now + 10_000 <= client.zscore(MAIL.schedule, claim.id) <= now + 13_000
+    # The one clock of a producer that is seen: its age. It is never negative.
+    jobs.enqueue("mail", b"aged")
+    age = jobs.oldest_pending_age("mail")
+    assert age is not None
+    assert 0 <= age < 241 * 3600
+
+
+# --- payloads ---------------------------------------------------------------------------------------------------------
+
+
+class Colour(StrEnum):
+    RED = "red"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        (1, 2),
+        {1, 2},
+        {1: "a"},
+        {None: "a"},
+        {True: "a"},
+        {"a": (1,)},
+        math.nan,
+        math.inf,
+        [1, -math.inf],
+        Decimal("1.5"),
+        uuid.uuid4(),
+        datetime.now(UTC),
+        datetime(2030, 1, 1),
+        date(2030, 1, 1),
+        timedelta(1),
+        [b"bytes inside"],
+        bytearray(b"x"),
+        memoryview(b"x"),
+        Colour.RED,
+        Path("a"),
+        gettext_lazy("text"),
+        {"a": gettext_lazy("text")},
+        mark_safe("text"),
+        [mark_safe("text")],
+        object(),
+        iter([1]),
+        range(3),
+        lambda: None,
+        "\ud800",
+        {"a": "\ud800"},
+        {"\udfff": 1},
+        10**5000,
+    ],
+    ids=lambda data: type(data).__name__,
+)
+def test_what_would_not_come_back_as_it_is_is_refused_in_the_caller(client: redis.Redis, data: Any) -> None:
+    with pytest.raises(PayloadError, match="a job for queue 'mail' was not stored: ") as caught:
+        jobs.enqueue("mail", data)
+    assert isinstance(caught.value, TypeError)
+    assert isinstance(caught.value, ValueError)
+    assert dump(client) == {}
+
+
+@pytest.mark.parametrize("depth", [5_000, 100_000])
+def test_what_is_nested_too_deeply_or_contains_itself_is_refused(client: redis.Redis, depth: int) -> None:
+    nested: Any = []
+    for _ in range(depth):
+        nested = [nested]
+    with pytest.raises(PayloadError, match="nested too deeply"):
+        jobs.enqueue("mail", nested)
+    loop: list[Any] = []
+    loop.append(loop)
+    with pytest.raises(PayloadError, match="nested too deeply"):
+        jobs.enqueue("mail", {"loop": loop})
+    assert dump(client) == {}
+
+
+NESTED: Any = 1
+for _ in range(300):
+    NESTED = [NESTED]
+SHUFFLED = list(string.ascii_letters)
+random.Random(7).shuffle(SHUFFLED)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        None,
+        True,
+        0,
+        [],
+        {},
+        [[], {}, [{}]],
+        {"a": [], "b": {"c": {}}},
+        2**53 + 1,
+        2**63,
+        -(2**70),
+        15947634569000323,
+        1e-7,
+        0.1 + 0.2,
+        math.pi,
+        -0.0,
+        1e308,
+        ["3.14159265358979323846264338327950288"],
+        {"z": 1, "a": 2, "m": 3},
+        dict.fromkeys(SHUFFLED, 0),
+        {"a": 1, "A": 2, " a": 3, "": 4},
+        ["\x00", "\u2028\u2029", "\N{GRINNING FACE}", "é", "é", '"\\/', "</script>"],
+        NESTED,
+    ],
+    ids=lambda data: repr(data)[:30],
+)
+def test_a_json_payload_comes_back_as_it_went_in_and_its_bytes_are_never_touched(
+    client: redis.Redis, data: Any
+) -> None:
+    done = jobs.enqueue("mail", data, delay=60)
+
+    def stored() -> bytes:
+        held: bytes = client.hget(MAIL.row(done.id), "payload")
+        return held
+
+    body = stored()
+    assert json.loads(body) == data
+    client.zadd(MAIL.schedule, {done.id: 1})
+    assert jobs.promote("mail") == jobs.Moved(1, 0)
+    assert stored() == body
+    [claim] = jobs.claim("mail")
+    assert (claim.payload, stored()) == (body, body)
+    assert json.dumps(claim.data) == json.dumps(data)
+    assert type(claim.data) is type(data)
+    jobs.retry(claim, "it failed", delay=0)
+    [claim] = jobs.claim("mail")
+    jobs.release(claim)
+    [claim] = jobs.claim("mail")
+    client.hset(MAIL.meta, mapping={"reap_after": 0})
+    jobs.reap("mail")
+    client.hset(MAIL.meta, mapping={"reap_after": 0})
+    client.zadd(MAIL.active, {done.id: 1})
+    assert jobs.reap("mail").pending == 1
+    [claim] = jobs.claim("mail")
+    assert jobs.retry(claim, "it failed", max_attempts=1) is Location.DEAD
+    assert (jobs.get("mail", done.id).payload, in_place("dead")) == (body, [done.id])
+    jobs.requeue("mail", done.id)
+    [claim] = jobs.claim("mail")
+    assert (claim.payload, stored()) == (body, body)
+    jobs.complete(claim)
+
+
+@pytest.mark.parametrize("data", [b"", b"\x00", bytes(range(256)), b"\x80\x04junk", "", "text", "{not json", "é\x00"])
+def test_bytes_and_texts_are_stored_as_they_are(data: bytes | str) -> None:
+    claim = a_claim(data)
+    assert claim.payload == (data if isinstance(data, bytes) else data.encode())
+
+
+def test_a_payload_that_is_not_json_is_an_error_only_when_it_is_read_as_json() -> None:
+    claim = a_claim(b"\x80\x04junk")
+    with pytest.raises(PayloadError, match="it is not JSON"):
+        _ = claim.data
+    jobs.complete(claim)
+
+
+def test_a_payload_that_is_too_large_for_the_server_fails_clearly_and_the_client_goes_on(
+    private_server: Callable[..., Any], settings: Any
+) -> None:
+    server = private_server(config={"proto-max-bulk-len": "1mb"})
+    settings.ECHOMQ = {"default": {"LOCATION": server.url}}
+    assert jobs.enqueue("mail", b"x" * 900_000).status == "enqueued"
+    with pytest.raises(EchoMQError, match="queue 'mail'"):
+        jobs.enqueue("mail", b"x" * 2_000_000)
+    assert jobs.enqueue("mail", b"small").status == "enqueued"
+    assert jobs.counts("mail").pending == 2
+
+
+# --- claims -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_claim_holds_what_the_job_holds_and_proves_itself() -> None:
+    done = jobs.enqueue("mail", {"order": 7}, name="a.b", max_attempts=9)
+    [claim] = jobs.claim("mail")
+    assert (claim.queue, claim.id, claim.token, claim.attempt) == ("mail", done.id, 1, 1)
+    assert (claim.data, claim.name, claim.max_attempts) == ({"order": 7}, "a.b", 9)
+    assert jobs.location("mail", done.id) is Location.ACTIVE
+    assert jobs.claim("mail") == []
+
+
+def test_every_claim_of_one_process_is_another_one() -> None:
+    first = a_claim()
+    jobs.release(first)
+    [second] = jobs.claim("mail")
+    assert (second.id, second.token) == (first.id, 2)
+    assert second.owner != first.owner
+    assert second.attempt == 1
+    with pytest.raises(LeaseLost):
+        jobs.complete(first)
+    jobs.complete(second)
+
+
+@pytest.mark.parametrize("n", [0, -1, 501])
+def test_a_claim_of_too_many_or_none_is_refused(n: int) -> None:
+    with pytest.raises(ValueError, match="claim from 1 to 500 jobs of queue 'mail'"):
+        jobs.claim("mail", n)
+
+
+@pytest.mark.parametrize(("lease", "ms"), [(None, 30_000), (5, 5000), (0.5, 500), (timedelta(minutes=2), 120_000)])
+def test_a_lease_is_the_queues_or_the_one_that_is_given(client: redis.Redis, lease: Any, ms: int) -> None:
+    jobs.enqueue("mail", b"payload")
+    now = now_ms(client)
+    [claim] = jobs.claim("mail", lease=lease)
+    assert now + ms <= client.zscore(MAIL.active, claim.id) <= now + ms + 5000
+
+
+SETTLES: list[Any] = [
+    pytest.param(lambda claim: jobs.complete(claim), id="complete"),
+    pytest.param(lambda claim: jobs.retry(claim, "it failed"), id="retry"),
+    pytest.param(lambda claim: jobs.extend(claim), id="extend"),
+    pytest.param(lambda claim: jobs.release(claim), id="release"),
+]
+
+
+@pytest.mark.parametrize("settle", SETTLES)
+def test_a_claim_that_was_lost_is_refused_by_name_and_changes_nothing(
+    client: redis.Redis, settle: Callable[[Claim], Any]
+) -> None:
+    late = a_claim()
+    jobs.release(late)
+    jobs.claim("mail")
+    before = dump(client)
+    with pytest.raises(LeaseLost) as caught:
+        settle(late)
+    assert dump(client) == before
+    assert f"job {late.id} of queue 'mail': the claim with token 1 no longer holds it" in str(caught.value)
+    assert "Drop this result" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("settle", "error"),
+    list(zip((each.values[0] for each in SETTLES), (JobGone, JobGone, LeaseLost, LeaseLost), strict=True)),
+    ids=["complete", "retry", "extend", "release"],
+)
+def test_a_job_that_was_completed_meanwhile_is_refused_by_name_and_no_ghost_is_made(
+    client: redis.Redis, settle: Callable[[Claim], Any], error: type[Exception]
+) -> None:
+    claim = a_claim()
+    jobs.complete(claim)
+    before = dump(client)
+    with pytest.raises(error, match=rf"job {claim.id} of queue 'mail'"):
+        settle(claim)
+    assert dump(client) == before
+
+
+def test_a_failed_attempt_is_scheduled_with_what_went_wrong_and_dead_after_the_last_one(client: redis.Redis) -> None:
+    done = jobs.enqueue("mail", b"payload", max_attempts=2)
+    [claim] = jobs.claim("mail")
+    assert jobs.retry(claim, ZeroDivisionError("by zero"), delay=0) is Location.SCHEDULE
+    [claim] = jobs.claim("mail")
+    assert claim.attempt == 2
+    assert jobs.retry(claim, "a text") is Location.DEAD
+    job = jobs.get("mail", done.id)
+    assert (job.location, job.state, job.last_error) == ("dead", "dead", "a text")
+    assert [(record.error, record.message, record.attempt) for record in job.errors] == [
+        ("builtins.ZeroDivisionError", "ZeroDivisionError: by zero", 1),
+        ("error", "a text", 2),
+    ]
+    assert abs((job.time or 0) - now_ms(client)) < 5000
+    assert job.died_at == job.time
+
+
+def test_the_backoff_of_the_queue_is_used_unless_a_delay_is_given(
+    client: redis.Redis, settings: Any, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queues = {"mail": {"BACKOFF_BASE": 10, "BACKOFF_CAP": 25}}
+    settings.ECHOMQ = {"default": {"LOCATION": url, "QUEUES": queues}}
+    monkeypatch.setattr(jobs.retries, "jittered", lambda delay: delay)
+    delays = []
+    claim = a_claim()
+    for _ in range(3):
+        before = now_ms(client)
+        jobs.retry(claim, "it failed")
+        delays.append(round((client.zscore(MAIL.schedule, claim.id) - before) / 1000))
+        client.zadd(MAIL.schedule, {claim.id: 1})
+        [claim] = jobs.claim("mail")
+    assert delays == [10, 20, 25]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("\ud800 half"),
+        ValueError("nul \x00 inside"),
+        ValueError("x" * 5_000_000),
+        KeyboardInterrupt(),
+        SystemExit(3),
+        MemoryError(),
+        RecursionError("deep"),
+    ],
+    ids=lambda error: repr(error)[:20],
+)
+def test_any_error_can_be_stored(error: BaseException) -> None:
+    claim = a_claim()
+    assert jobs.retry(claim, error, delay=60) is Location.SCHEDULE
+    job = jobs.get("mail", claim.id)
+    assert job.last_error.startswith(type(error).__name__)
+    assert len(job.last_error) <= 1000
+
+
+def test_an_extend_holds_a_job_past_its_lease(client: redis.Redis) -> None:
+    claim = a_claim()
+    client.zadd(MAIL.active, {claim.id: 1})
+    jobs.extend(claim)
+    client.hset(MAIL.meta, mapping={"reap_after": 0})
+    jobs.reap("mail")
+    client.hset(MAIL.meta, mapping={"reap_after": 0})
+    assert jobs.reap("mail").moved == 0
+    jobs.complete(claim)
+
+
+def test_a_reap_takes_lost_jobs_back_and_an_outage_gives_the_living_a_lease(client: redis.Redis) -> None:
+    claim = a_claim()
+    client.zadd(MAIL.active, {claim.id: 1})
+    assert jobs.reap("mail").waiting
+    client.hset(MAIL.meta, mapping={"reap_after": 0})
+    done = jobs.reap("mail")
+    assert (done.waiting, done.pending, done.moved) == (False, 1, 1)
+    assert [record.error for record in jobs.get("mail", claim.id).errors] == ["crashed"]
+
+
+@pytest.mark.parametrize("limit", [0, -1, 501])
+def test_a_move_of_too_many_or_none_is_refused(limit: int) -> None:
+    for move in (jobs.promote, jobs.reap, jobs.expire):
+        with pytest.raises(ValueError, match="one call moves from 1 to 500"):
+            move("mail", limit)
+
+
+def test_dead_jobs_beyond_the_time_and_the_number_are_forgotten(client: redis.Redis, settings: Any, url: str) -> None:
+    dead = bury(client, 10)
+    settings.ECHOMQ = {"default": {"LOCATION": url, "QUEUES": {"mail": {"DEAD_TTL": 3600, "DEAD_MAX": 4}}}}
+    client.zadd(MAIL.dead, {job_id: now_ms(client) + at for at, job_id in enumerate(dead[3:])})
+    assert jobs.expire("mail") == 6
+    assert in_place("dead") == dead[:5:-1]
+    assert len(client.keys(MAIL.job_root + "*")) == 4
+    assert jobs.expire("mail") == 0
+
+
+# --- looks ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_job_is_found_in_every_place(client: redis.Redis) -> None:
+    dead = a_dead_job()
+    active = a_claim().id
+    scheduled = jobs.enqueue("mail", b"", delay=60).id
+    pending = jobs.enqueue("mail", b"").id
+    places = {pending: "pending", active: "active", scheduled: "schedule", dead: "dead", OWN: None}
+    assert {job_id: jobs.location("mail", job_id) for job_id in places} == places
+    counts = jobs.counts("mail")
+    assert (counts.pending, counts.active, counts.schedule, counts.dead, counts.quarantine) == (1, 1, 1, 1, 0)
+    assert (counts.completed, counts.failed, counts.paused) == (0, 1, False)
+    for job_id, place in places.items():
+        if place:
+            assert in_place(place) == [job_id]
+            assert jobs.get("mail", job_id).location == place
+    with pytest.raises(JobGone, match=f"queue 'mail' has no job {OWN}: it was completed, removed, or never enqueued"):
+        jobs.get("mail", OWN)
+
+
+@pytest.mark.parametrize("look", [jobs.get, jobs.location, jobs.requeue, jobs.remove, jobs.advance])
+@pytest.mark.parametrize("job_id", ["", "JOB", OWN + "\n", "TEN0MzT2a4Bc3D", "*", None])
+def test_what_is_no_id_of_a_job_is_refused_before_a_key_is_built_from_it(
+    client: redis.Redis, look: Callable[[str, Any], Any], job_id: Any
+) -> None:
+    with pytest.raises(InvalidId):
+        look("mail", job_id)
+    assert dump(client) == {}
+
+
+def test_pages_part_a_place_and_the_dead_are_shown_newest_first(client: redis.Redis) -> None:
+    dead = bury(client, 25)
+    pages = [[job.id for job in jobs.page("mail", "dead", start, 10)] for start in (0, 10, 20, 30)]
+    assert [len(page) for page in pages] == [10, 10, 5, 0]
+    assert [job_id for page in pages for job_id in page] == dead[::-1]
+    pending = [each.id for each in jobs.enqueue_many("mail", ["payload"] * 3)]
+    assert in_place("pending") == pending
+    soon = [jobs.enqueue("mail", b"", delay=delay).id for delay in (300, 100, 200)]
+    assert in_place("schedule") == [soon[1], soon[2], soon[0]]
+
+
+@pytest.mark.parametrize(("start", "size"), [(-1, 10), (0, 0), (0, 501), (0, -1)])
+def test_a_page_that_is_none_is_refused(start: int, size: int) -> None:
+    with pytest.raises(ValueError, match="a page of queue 'mail'"):
+        jobs.page("mail", "dead", start, size)
+
+
+def test_a_place_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="'done' is not a valid Location"):
+        jobs.page("mail", "done")
+
+
+def test_a_page_shows_jobs_whose_rows_are_broken(client: redis.Redis) -> None:
+    dead = bury(client, 5)
+    client.delete(MAIL.row(dead[0]))
+    client.hset(MAIL.row(dead[2]), mapping={"attempts": "many", "payload": b"\xff\xfe", "name": b"\xff", "spared": ""})
+    assert in_place("dead") == dead[::-1]
+    assert jobs.get("mail", dead[2]).payload == b"\xff\xfe"
+
+
+def test_the_oldest_pending_job_is_found_under_any_priority(client: redis.Redis) -> None:
+    assert jobs.oldest_pending_age("mail") is None
+    age = 3600
+    old = ids.brand("JOB", (now_ms(client) - age * 1000 - ids.EPOCH) << 22)
+    jobs.enqueue("mail", b"urgent", priority=9)
+    jobs.enqueue("mail", b"old", priority=-5, id=old)
+    jobs.enqueue("mail", b"new", priority=-5)
+    found = jobs.oldest_pending_age("mail")
+    assert found is not None
+    assert age <= found < age + 30
+
+
+def test_queues_are_those_configured_and_those_used(client: redis.Redis) -> None:
+    assert jobs.queues() == ["default", "mail"]
+    jobs.enqueue("invoices", b"")
+    jobs.enqueue_many("Letters", [b""])
+    assert jobs.queues() == ["Letters", "default", "invoices", "mail"]
+
+
+def test_two_queues_of_one_server_share_nothing(client: redis.Redis) -> None:
+    jobs.enqueue("mail", b"mail", id=OWN)
+    jobs.enqueue("mail.high", b"high", id=OWN)
+    before = {key: value for key, value in dump(client).items() if "{mail}" in key}
+    assert jobs.drain("mail.high") == 1
+    assert {key: value for key, value in dump(client).items() if "{mail}" in key} == before
+    assert jobs.location("mail.high", OWN) is None
+
+
+def test_lapsed_counts_what_a_reap_and_a_promote_would_move(client: redis.Redis) -> None:
+    claim = a_claim()
+    done = jobs.enqueue("mail", b"", delay=60)
+    before = dump(client)
+    nothing = jobs.lapsed("mail")
+    client.zadd(MAIL.active, {claim.id: 1})
+    client.zadd(MAIL.schedule, {done.id: 1})
+    something = jobs.lapsed("mail")
+    assert nothing != something
+    client.zadd(MAIL.active, {claim.id: dict(before["emq:{mail}:active"][1])[claim.id]})
+    client.zadd(MAIL.schedule, {done.id: dict(before["emq:{mail}:schedule"][1])[done.id]})
+    assert dump(client) == before
+
+
+def test_nobody_works_until_a_worker_announces_itself() -> None:
+    assert jobs.workers() == []
+    facts: dict[str, str | int] = {"queues": "mail", "pid": 7}
+    connection.client().run(transitions.announce("host:7:abcd", ttl_ms=60_000, facts=facts))
+    [worker] = jobs.workers()
+    assert (worker.id, worker.facts["queues"]) == ("host:7:abcd", "mail")
+    assert worker.silent_ms < 5000
+
+
+# --- operators --------------------------------------------------------------------------------------------------------
+
+
+def test_a_dead_job_is_requeued_with_all_its_attempts() -> None:
+    job_id = a_dead_job()
+    jobs.requeue("mail", job_id)
+    job = jobs.get("mail", job_id)
+    assert (job.location, job.attempt, job.attempts, job.last_error, job.stalled) == ("pending", 0, 1, "", 0)
+    assert len(job.errors) == 1
+    [claim] = jobs.claim("mail")
+    assert (claim.token, claim.attempt) == (2, 1)
+
+
+def test_a_scheduled_job_can_be_run_now() -> None:
+    done = jobs.enqueue("mail", b"", delay=3600)
+    jobs.advance("mail", done.id)
+    assert [claim.id for claim in jobs.claim("mail")] == [done.id]
+
+
+def test_a_removed_job_leaves_nothing_behind(client: redis.Redis) -> None:
+    jobs.counts("mail")
+    job_ids = [jobs.enqueue("mail", b"", delay=60).id, a_dead_job(), jobs.enqueue("mail", b"").id]
+    for job_id in job_ids:
+        jobs.remove("mail", job_id)
+    assert not client.keys(MAIL.job_root + "*")
+    assert {key for key in dump(client) if ":receipt:" not in key} <= {
+        keys.VERSION,
+        keys.QUEUES,
+        MAIL.wake,
+        MAIL.failed,
+    }
+
+
+@pytest.mark.parametrize(
+    ("move", "wrong"),
+    [
+        (jobs.requeue, ("pending", "active", "schedule")),
+        (jobs.remove, ("active",)),
+        (jobs.advance, ("pending", "active", "dead")),
+    ],
+)
+def test_an_operators_move_from_a_wrong_place_is_refused_by_name_and_changes_nothing(
+    client: redis.Redis, move: Callable[[str, str], None], wrong: tuple[str, ...]
+) -> None:
+    there = {"dead": a_dead_job(), "active": a_claim().id, "schedule": jobs.enqueue("mail", b"", delay=60).id}
+    there["pending"] = jobs.enqueue("mail", b"").id
+    before = dump(client)
+    for place in wrong:
+        with pytest.raises(WrongPlace, match=f"job {there[place]} of queue 'mail' is not"):
+            move("mail", there[place])
+    with pytest.raises(JobGone, match=f"queue 'mail' has no job {OWN}"):
+        move("mail", OWN)
+    assert dump(client) == before
+
+
+def test_a_move_of_a_broken_job_puts_it_into_quarantine_and_says_so(client: redis.Redis) -> None:
+    dead, scheduled = a_dead_job(), jobs.enqueue("mail", b"", delay=60).id
+    client.delete(MAIL.row(dead), MAIL.row(scheduled))
+    with pytest.raises(JobGone, match=f"job {dead} of queue 'mail' .*quarantine"):
+        jobs.requeue("mail", dead)
+    with pytest.raises(JobGone, match=f"job {scheduled} of queue 'mail' .*quarantine"):
+        jobs.advance("mail", scheduled)
+    assert jobs.counts("mail").quarantine == 2
+
+
+def test_many_named_jobs_are_moved_with_a_word_for_each(client: redis.Redis) -> None:
+    dead = bury(client, 3)
+    client.delete(MAIL.row(dead[1]))
+    pending = jobs.enqueue("mail", b"").id
+    assert jobs.requeue_many("mail", [*dead, pending, OWN]) == ["ok", "unsound", "ok", "elsewhere", "gone"]
+    assert jobs.remove_many("mail", [dead[0], OWN, pending]) == ["ok", "gone", "ok"]
+    assert jobs.requeue_many("mail", []) == jobs.remove_many("mail", []) == jobs.advance_many("mail", []) == []
+    with pytest.raises(InvalidId):
+        jobs.remove_many("mail", [dead[2], "junk"])
+    assert jobs.location("mail", dead[2]) == "pending"
+
+
+def test_requeue_all_moves_the_oldest_first_up_to_the_limit(client: redis.Redis) -> None:
+    dead = bury(client, 10)
+    assert jobs.requeue_all("mail", limit=4) == Moved(4, 0)
+    assert in_place("pending") == dead[:4]
+    assert jobs.requeue_all("mail", limit=0) == Moved(0, 0)
+    assert jobs.requeue_all("mail") == Moved(6, 0)
+    assert jobs.requeue_all("mail") == Moved(0, 0)
+
+
+def test_requeue_all_spares_what_died_after_the_cut_off(client: redis.Redis) -> None:
+    dead = bury(client, 10)
+    assert jobs.requeue_all("mail", before=datetime.fromtimestamp(1.004, UTC)) == Moved(5, 0)
+    assert in_place("dead") == dead[:4:-1]
+    # Without one the cut-off is now: a job that dies again meanwhile is not requeued for ever.
+    client.zadd(MAIL.dead, {dead[9]: now_ms(client) + 60_000})
+    assert jobs.requeue_all("mail") == Moved(4, 0)
+    assert in_place("dead") == [dead[9]]
+
+
+def test_requeue_all_puts_broken_jobs_aside_and_says_so(client: redis.Redis) -> None:
+    dead = bury(client, 100)
+    for at in (0, 50, 99):
+        client.delete(MAIL.row(dead[at]))
+    assert len(in_place("dead")) == 100
+    assert jobs.requeue_all("mail") == Moved(97, 3)
+    counts = jobs.counts("mail")
+    assert (counts.pending, counts.dead, counts.quarantine) == (97, 0, 3)
+
+
+def test_remove_all_empties_a_place_and_leaves_the_others(client: redis.Redis) -> None:
+    bury(client, 5)
+    scheduled = [jobs.enqueue("mail", b"", delay=delay).id for delay in (60, 120, 180)]
+    jobs.enqueue_many("mail", ["payload"] * 4)
+    assert jobs.remove_all("mail", "dead", limit=2) == 2
+    assert jobs.remove_all("mail", Location.DEAD) == 3
+    cutoff = datetime.fromtimestamp(now_ms(client) / 1000 + 150, UTC)
+    assert jobs.remove_all("mail", "schedule", before=cutoff) == 2
+    assert in_place("schedule") == scheduled[2:]
+    assert jobs.remove_all("mail", "pending", limit=1) == 1
+    assert jobs.drain("mail") == 3
+    assert jobs.remove_all("mail", "dead") == 0
+    assert len(client.keys(MAIL.job_root + "*")) == 1
+
+
+def test_remove_all_removes_broken_jobs_too(client: redis.Redis) -> None:
+    dead = bury(client, 4)
+    client.delete(MAIL.row(dead[1]))
+    assert jobs.remove_all("mail", "dead") == 4
+
+
+def test_remove_all_of_what_runs_or_has_no_time_is_refused(client: redis.Redis) -> None:
+    claim = a_claim()
+    with pytest.raises(WrongPlace, match="active jobs of queue 'mail'"):
+        jobs.remove_all("mail", "active")
+    with pytest.raises(ValueError, match="pending jobs of queue 'mail' have no time"):
+        jobs.remove_all("mail", "pending", before=datetime.now(UTC))
+    with pytest.raises(ValueError, match="USE_TZ"):
+        jobs.remove_all("mail", "dead", before=datetime(2030, 1, 1))
+    jobs.complete(claim)
+
+
+def test_drain_takes_the_pending_ones_only() -> None:
+    jobs.enqueue("mail", b"", delay=60)
+    a_dead_job()
+    a_claim()
+    jobs.enqueue_many("mail", ["payload"] * 3)
+    assert jobs.drain("mail") == 3
+    counts = jobs.counts("mail")
+    assert (counts.pending, counts.active, counts.schedule, counts.dead) == (0, 1, 1, 1)
+
+
+@pytest.mark.slow
+def test_8_500_jobs_are_more_than_one_script_can_take_and_are_moved_all_the_same(client: redis.Redis) -> None:
+    number = 8500
+    dead = bury(client, number)
+    assert jobs.requeue_all("mail") == Moved(number, 0)
+    assert client.zrange(MAIL.pending, 0, -1) == [job_id.encode() for job_id in dead]
+    assert jobs.drain("mail") == number
+    dead = bury(client, number)
+    assert jobs.requeue_many("mail", dead) == ["ok"] * number
+    assert jobs.remove_many("mail", dead) == ["ok"] * number
+    done = jobs.enqueue_many("mail", ["payload"] * number, delay=3600)
+    assert jobs.advance_many("mail", [each.id for each in done]) == ["ok"] * number
+    assert jobs.remove_all("mail", "pending") == number
+    assert not client.keys(MAIL.job_root + "*")
+
+
+def test_a_paused_queue_takes_jobs_and_gives_none_until_it_is_resumed() -> None:
+    claim = a_claim()
+    jobs.pause("mail")
+    jobs.pause("mail")
+    assert jobs.counts("mail").paused
+    done = jobs.enqueue("mail", b"payload")
+    assert jobs.claim("mail") == []
+    jobs.complete(claim)
+    assert jobs.enqueue("default", b"payload").status == "enqueued"
+    assert len(jobs.claim("default")) == 1
+    jobs.resume("mail")
+    jobs.resume("mail")
+    assert not jobs.counts("mail").paused
+    assert [claim.id for claim in jobs.claim("mail")] == [done.id]
+
+
+def test_every_function_takes_the_server_of_its_alias(settings: Any, url: str, client: redis.Redis) -> None:
+    settings.ECHOMQ = {"default": {"LOCATION": "redis://127.0.0.1:1/0"}, "second": {"LOCATION": url}}
+    second: dict[str, Any] = {"using": "second"}
+    jobs.enqueue("mail", b"one", **second)
+    jobs.enqueue_many("mail", [b"two", b"three"], **second)
+    one, two, three = jobs.claim("mail", 3, **second)
+    jobs.extend(one, **second)
+    jobs.complete(one, **second)
+    jobs.release(two, **second)
+    assert jobs.retry(three, "it failed", max_attempts=1, **second) is Location.DEAD
+    jobs.requeue("mail", three.id, **second)
+    assert jobs.promote("mail", **second) == jobs.Moved(0, 0)
+    assert jobs.reap("mail", **second).waiting
+    assert jobs.expire("mail", **second) == 0
+    assert jobs.counts("mail", **second).pending == 2
+    assert jobs.get("mail", two.id, **second).location == jobs.location("mail", three.id, **second) == "pending"
+    assert jobs.oldest_pending_age("mail", **second) is not None
+    assert len(jobs.page("mail", "pending", **second)) == 2
+    assert jobs.queues(**second) == ["mail"]
+    assert jobs.workers(**second) == []
+    jobs.pause("mail", **second)
+    jobs.resume("mail", **second)
+    jobs.remove("mail", two.id, **second)
+    assert jobs.requeue_all("mail", **second) == Moved(0, 0)
+    assert jobs.remove_all("mail", "dead", **second) == 0
+    assert jobs.drain("mail", **second) == 1
+
+
+def test_the_error_of_a_full_server_names_the_queue_and_what_to_do(
+    private_server: Callable[..., Any], settings: Any
+) -> None:
+    server = private_server(config={"maxmemory": "1"})
+    settings.ECHOMQ = {"default": {"LOCATION": server.url}}
+    with pytest.raises(QueueFull, match=r"queue 'mail'.*let workers drain it, or raise it"):
+        jobs.enqueue("mail", b"payload")
