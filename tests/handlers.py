@@ -1,9 +1,12 @@
 """The handler of the worker's tests, what it did, and workers in threads of the test's own process."""
 
+import logging
 import threading
 import time
 from collections.abc import Callable
 from typing import Any, Self
+
+import pytest
 
 from echomq_django.worker.held import HeldJob
 from echomq_django.worker.options import Options
@@ -103,13 +106,14 @@ class Bench:
         self.at(url)
         ledger.clear()
 
-    def at(self, url: str, **queues: dict[str, Any]) -> None:
+    def at(self, url: str, timeout: float = 2.0, **queues: dict[str, Any]) -> None:
         """Point "default" at a server. Queues "default" and "mail" have a handler; a lease is 30 s unless given."""
         given = {"default": {}, "mail": {}, **queues}
         self._url = url
         self._settings.ECHOMQ = {
             "default": {
                 "LOCATION": url,
+                "OPTIONS": {"socket_timeout": timeout},
                 "QUEUES": {name: {"HANDLER": ON_JOB, "LEASE": 30, **one} for name, one in given.items()},
             }
         }
@@ -149,3 +153,8 @@ class Gate:
 
     def open(self) -> None:
         self._open.set()
+
+
+def told(caplog: pytest.LogCaptureFixture, level: int = logging.WARNING) -> list[str]:
+    """List what was logged, from a level up."""
+    return [record.getMessage() for record in caplog.records if record.levelno >= level]
