@@ -18,6 +18,12 @@ PAGE = 50
 LEASES_TO_WAIT = 3
 
 
+def server() -> str:
+    """Say which server it is, without what its URL may give away."""
+    embedded = settings.ECHOMQ["default"]["LOCATION"].startswith("embedded://")
+    return "the example's own server" if embedded else "the server in ECHOMQ_URL"
+
+
 def empty() -> None:
     """Remove every job of the last demo, wherever it is."""
     _leave_the_jobs_of_others_alone()

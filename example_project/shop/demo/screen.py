@@ -17,24 +17,23 @@ SECONDS_BETWEEN_LOOKS = 0.1
 
 def watch(console: Console, total: int, working: Callable[[], bool]) -> None:
     """Draw how many jobs are through, until the worker has ended."""
-    with Progress(
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[places]}", style="dim"),
-        TimeElapsedColumn(),
-        console=console,
-    ) as progress:
-        bar = progress.add_task("", total=total, places="")
-        last_look = False
-        while not last_look:
-            last_look = not working()  # asked before the look, so that the last one is after the end
-            now = jobs.counts(queue.QUEUE)
-            progress.update(
-                bar,
-                completed=total - queue.unsettled(now),
-                places=f"active {now.active} · schedule {now.schedule} · dead {now.dead}",
-            )
-            time.sleep(0 if last_look else SECONDS_BETWEEN_LOOKS)
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[places]}", style="dim"), TimeElapsedColumn())
+    try:
+        with Progress(*columns, console=console) as progress:
+            bar = progress.add_task("", total=total, places="")
+            last_look = False
+            while not last_look:
+                last_look = not working()  # asked before the look, so that the last one is after the end
+                now = jobs.counts(queue.QUEUE)
+                progress.update(
+                    bar,
+                    completed=total - queue.unsettled(now),
+                    places=f"active {now.active} · schedule {now.schedule} · dead {now.dead}",
+                )
+                time.sleep(0 if last_look else SECONDS_BETWEEN_LOOKS)
+    except KeyboardInterrupt:
+        console.print("Stopping, as soon as the jobs that run have ended. Ctrl-C again stops at once.")
+        raise
 
 
 def summary(results: Results) -> Table:

@@ -39,10 +39,10 @@ def _end(worker: subprocess.Popen[bytes]) -> None:
         worker.terminate()
     try:
         clean = worker.wait(SECONDS_TO_STOP) == 0
-    except subprocess.TimeoutExpired:
+    except (subprocess.TimeoutExpired, KeyboardInterrupt):  # it hangs, or we are told a second time
         clean = False
     if not clean:
-        # The supervisor hangs or died, and its children may be left: the group has its number.
+        # Its children may be left, even if it is gone itself: their group has its number.
         try:
             os.killpg(worker.pid, signal.SIGKILL)
         except ProcessLookupError:

@@ -1,4 +1,3 @@
-# ruff: noqa: RUF012 - as Django's makemigrations writes it
 from django.db import migrations, models
 
 

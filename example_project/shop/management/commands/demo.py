@@ -34,10 +34,8 @@ class Command(BaseCommand):
     def handle(self, *, timeout: float, **options: Any) -> None:
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # a plain kill takes the worker along too
         console, orders = Console(highlight=False), read_orders(settings.ORDERS_FILE)
-        embedded = settings.ECHOMQ["default"]["LOCATION"].startswith("embedded://")
-        server = "the example's own server" if embedded else "the server in ECHOMQ_URL"
-        names = {"file": settings.ORDERS_FILE.name, "log": settings.WORKER_LOG.name}
-        self.stdout.write(PLAN.format(server=server, orders=len(orders), **names))
+        names = {"server": queue.server(), "file": settings.ORDERS_FILE.name, "log": settings.WORKER_LOG.name}
+        self.stdout.write(PLAN.format(orders=len(orders), **names))
         try:
             found = self.work(console, orders, timeout)
         except KeyboardInterrupt:
