@@ -269,7 +269,7 @@ def test_a_demo_that_is_stopped_takes_its_worker_along(project, stop):
     with subprocess.Popen(
         [sys.executable, "manage.py", "demo"], cwd=project, env=environment(), stdout=subprocess.PIPE, encoding="utf-8"
     ) as demo:
-        wait_until(lambda: len(list((project / "receipts").glob("*.html"))) > 5, seconds=30)
+        wait_until(lambda: len(list((project / "receipts").glob("*.html"))) > 5, seconds=60)
         demo.send_signal(stop)
         demo.communicate(timeout=30)
 
@@ -315,7 +315,7 @@ def dead_orders(screen: str) -> list[str]:
 
 def assert_nothing_runs_in(project: Path) -> None:
     """Look for processes of this copy. Its private server may take a moment to see that nobody is left."""
-    wait_until(lambda: not running_in(project), seconds=10)
+    wait_until(lambda: not running_in(project), seconds=20)
 
 
 def running_in(project: Path) -> list[str]:
