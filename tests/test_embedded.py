@@ -32,6 +32,7 @@ from echomq_django import embedded
 print(embedded.connect(Path(sys.argv[1])), flush=True)
 sys.stdin.read()
 """
+CONNECTS_TWICE = USER.replace("read()", "readline()") + USER
 
 
 @pytest.fixture
@@ -326,18 +327,57 @@ def test_a_fork_does_not_stop_the_server_of_its_parent() -> None:
         "import os, sys; from echomq_django import embedded\n"
         "with embedded.start() as server:\n"
         "    if child := os.fork():\n"
-        "        os.waitpid(child, 0); print(embedded.private.ask(server.url) == (server.pid, False), flush=True)\n"
+        "        os.waitpid(child, 0)\n"
+        "        print(embedded.private.ask(server.url) == (server.pid, False), server.folder.exists(), flush=True)\n"
     )
     with program(source) as parent:
-        assert parent.stdout.readline() == "True\n"
+        assert parent.stdout.readline() == "True True\n"
+
+
+def test_a_fork_does_not_keep_the_folder_from_the_next_server(tmp_path: Path) -> None:
+    source = (
+        "import os, sys; from pathlib import Path; from echomq_django import embedded\n"
+        "with embedded.start(Path(sys.argv[1])) as server:\n"
+        "    if not os.fork():\n"
+        "        os.close(1); sys.stdin.read(); os._exit(0)\n"
+        "with embedded.start(Path(sys.argv[1])):\n"
+        "    print('started', flush=True)\n"
+    )
+    with program(source, tmp_path) as parent:
+        assert parent.stdout.readline() == "started\n"
+
+
+def test_a_folder_stays_taken_while_an_orphan_works_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = (  # from a thread, hence without the signal that would take it down with its parent
+        "import sys, threading; from pathlib import Path; from echomq_django import embedded; made = [];"
+        "thread = threading.Thread(target=lambda: made.append(embedded.start(Path(sys.argv[1]))));"
+        "thread.start(); thread.join(); print(made[0].pid, flush=True); sys.stdin.read()"
+    )
+    with program(source, tmp_path) as parent:
+        orphan = int(parent.stdout.readline())
+        parent.kill()
+    try:
+        monkeypatch.setattr(private, "PATIENCE", 0.1)
+        with pytest.raises(ServerUnavailable, match="Another server works in"):
+            embedded.start(tmp_path)
+    finally:
+        monkeypatch.undo()
+        os.kill(orphan, signal.SIGKILL)
+    with embedded.start(tmp_path) as server:
+        assert server.pid != orphan
 
 
 # The server that a project shares
 
 
 def test_sixteen_processes_share_one_server(folder: Path) -> None:
+    ready = "import sys; from echomq_django import embedded; print('ready', flush=True); sys.stdin.readline()"
     with ExitStack() as stack:
-        processes = [stack.enter_context(program(USER, folder)) for _ in range(16)]
+        processes = [stack.enter_context(program(ready + USER, folder)) for _ in range(16)]
+        assert [process.stdout.readline() for process in processes] == ["ready\n"] * 16
+        for process in processes:
+            process.stdin.write("go\n")
+            process.stdin.flush()
         urls = {process.stdout.readline().strip() for process in processes}
         assert urls == {f"unix://{folder}/server.sock"}
         log = (folder / "guardian.log").read_text()
@@ -400,8 +440,7 @@ def test_data_survive_kill_9_of_everything(folder: Path) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs prctl")
 def test_the_server_dies_with_its_guardian_and_connect_brings_both_back(folder: Path) -> None:
-    source = USER.replace("sys.stdin.read()", "") + "sys.stdin.readline(); print(embedded.connect(Path(sys.argv[1])))"
-    with program(source, folder) as process:
+    with program(CONNECTS_TWICE, folder) as process:
         url = process.stdout.readline().strip()
         server = pid_at(url)
         os.kill(guardian_of(server), signal.SIGKILL)
@@ -430,9 +469,13 @@ def test_a_server_that_dies_alone_is_started_again(folder: Path) -> None:
         talk(url, "SET", "k", "v")
         first = pid_at(url)
         guardian = guardian_of(first)
+        os.kill(guardian, signal.SIGSTOP)
         os.kill(first, signal.SIGKILL)
-        with user(folder) as (same, _):  # waits for the guardian, does not start a second one
-            assert same == url
+        with program(USER, folder) as newcomer:  # it waits for the guardian, and starts no second one
+            eventually(lambda: opened(newcomer.pid, folder / "starting.lock"))
+            os.kill(guardian, signal.SIGCONT)
+            assert newcomer.stdout.readline().strip() == url
+            assert "another guardian" not in (folder / "guardian.log").read_text()
             assert guardian_of(pid_at(url)) == guardian
             assert talk(url, "GET", "k") == "v"
 
@@ -539,14 +582,18 @@ def test_a_fork_is_a_user_and_a_program_that_was_started_is_not(folder: Path) ->
 
 
 def test_a_folder_deleted_under_its_server_gets_a_new_one(folder: Path) -> None:
-    with user(folder) as (url, _):
+    with program(CONNECTS_TWICE, folder) as process:
+        url = process.stdout.readline().strip()
         first = pid_at(url)
         shutil.rmtree(folder)
-        with user(folder) as (url, _):
-            second = pid_at(url)
-            assert second != first
-            eventually(lambda: not alive(first))
-            assert pid_at(url) == second
+        process.stdin.write("again\n")
+        process.stdin.flush()
+        assert process.stdout.readline().strip() == url
+        second = pid_at(url)
+        assert second != first
+        eventually(lambda: not alive(first))
+        assert pid_at(url) == second
+        assert private.lock(folder / "users", fcntl.LOCK_EX) is None  # it is a user of the new one
 
 
 def test_a_shared_server_that_cannot_start_says_why_and_leaves_no_guardian(
@@ -558,6 +605,8 @@ def test_a_shared_server_that_cannot_start_says_why_and_leaves_no_guardian(
         embedded.connect(folder)
     assert not held(folder / "guardian.lock")
     monkeypatch.setenv("ECHOMQ_SERVER_BIN", "/nowhere")
-    with pytest.raises(ServerUnavailable, match="ECHOMQ_SERVER_BIN=/nowhere: cannot be run"):
+    with pytest.raises(
+        ServerUnavailable, match=r"^No usable server binary. Tried ECHOMQ_SERVER_BIN=/nowhere: cannot be run"
+    ):
         embedded.connect(folder)
     os.close(shared._users.pop(folder))  # the test is no user any more
