@@ -10,9 +10,10 @@ import threading
 import time
 from collections.abc import Sequence
 from typing import Any, TypeVar
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 import redis
+from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from redis.backoff import NoBackoff
 from redis.connection import Connection, parse_url
@@ -67,9 +68,16 @@ def parameters(config: AliasConfig) -> dict[str, Any]:
     location = config.location
     if config.embedded:
         location = embedded.connect(config.embedded)
-    parts = urlsplit(location)
-    scheme = {"valkey": "redis", "valkeys": "rediss"}.get(parts.scheme, parts.scheme)
-    options = {**parse_url(urlunsplit(parts._replace(scheme=scheme))), **config.options}
+    scheme, _, rest = location.partition("://")
+    scheme = {"valkey": "redis", "valkeys": "rediss"}.get(scheme, scheme)
+    try:
+        options = {**parse_url(f"{scheme}://{rest}"), **config.options}
+    except ValueError:
+        # Its text, and so its cause, may quote the password.
+        raise ImproperlyConfigured(
+            f"ECHOMQ[{config.alias!r}]['LOCATION'] is not a URL: write {scheme}://user:password@host:port/db, with "
+            "special characters of the password percent-encoded, or give the password in OPTIONS."
+        ) from None
     connection_class = options.get("connection_class", Connection)
     for name in _OURS:
         options.pop(name, None)

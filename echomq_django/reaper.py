@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from . import conf, jobs
-from .exceptions import EchoMQError, ServerUnavailable
+from .exceptions import ServerUnavailable
 from .jobs import Moved
 from .transitions import Reaped
 
@@ -120,7 +120,8 @@ class Reaper:
                 if not self._away:
                     logger.warning("reaping of queue %r waits: %s", queue, error)
                 self._away = True
-            except EchoMQError:
+            except Exception:
+                # A reaper that ends is missed only when jobs are lost: it goes on, and says why.
                 logger.exception("queue %r could not be swept", queue)
             else:
                 self._away = False

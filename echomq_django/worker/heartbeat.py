@@ -68,6 +68,9 @@ class Heartbeat:
             except EchoMQError as error:
                 logger.debug("heartbeat: %s", error)
                 wait = self._interval / 4
+            except Exception:
+                # A heart that stops would cost every job its lease.
+                logger.exception("a heartbeat failed")
 
     def beat(self) -> None:
         """Extend every held job once; EchoMQError when the server cannot be reached."""
