@@ -134,12 +134,12 @@ def _same_file(descriptor: int, path: Path) -> bool:
 
 def guard(folder: Path) -> None:
     """Run the server of this folder until nobody uses it; return in the caller when it answers."""
-    logging.basicConfig(format=f"%(asctime)s guardian {os.getpid()} %(message)s", level=logging.INFO)
     ready, tell = os.pipe()
     if os.fork():  # whoever started us waits for this half only, so nobody has a child to reap
         os.close(tell)
         sys.exit(0 if os.read(ready, 1) else 1)
     os.close(ready)
+    logging.basicConfig(format=f"%(asctime)s guardian {os.getpid()} %(message)s", level=logging.INFO)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # the machine goes down: stop the server in good order
     mine = lock(folder / "guardian.lock", fcntl.LOCK_EX, PATIENCE)
     if mine is None:
