@@ -21,6 +21,7 @@ from redis.exceptions import (
     BusyLoadingError,
     ConnectionError,
     NoScriptError,
+    ReadOnlyError,
     RedisError,
     ResponseError,
     TimeoutError,
@@ -176,6 +177,9 @@ class Client:
             at += len(call.commands)
             failed = next((reply for reply in own if isinstance(reply, Exception)), None)
             results.append(call.parse(own) if failed is None else translate(failed, call, self.config))
+            if isinstance(failed, ReadOnlyError):
+                # After a failover the name may stand for another server by now: ask again.
+                self.close()
         return results
 
     def _loaded(self, command: Command) -> Any:

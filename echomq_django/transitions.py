@@ -25,7 +25,7 @@ PROMOTIONS = 100
 ERRORS_KEPT = 25
 """How many error records a job keeps."""
 
-RECEIPT_TTL_MS = 30_000
+RECEIPT_TTL_MS = 10_000
 """How long an enqueue may be sent again and be recognised; much longer than any client goes on trying."""
 
 
