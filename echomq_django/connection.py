@@ -129,11 +129,11 @@ class Client:
             raise
 
     def close(self) -> None:
-        """Close every connection; the next call opens new ones."""
+        """Forget every connection; the next call looks the server up again. Calls under way come to their end."""
         with self._lock:
             pool, self._pool = self._pool, None
         if pool is not None:
-            pool.disconnect()
+            pool.disconnect(inuse_connections=False)
 
     def exchange(self, commands: Sequence[Command]) -> list[Any]:
         """Send commands in one go and read a reply for each; an error reply is given as its exception.
@@ -157,6 +157,8 @@ class Client:
             pool.release(connection)
 
     def _unavailable(self, error: BaseException, *, unknown: bool) -> ServerUnavailable:
+        if self.config.embedded:
+            self.close()  # so that the next call starts it again, wherever it then listens
         message = f"{where(self.config)} does not answer ({type(error).__name__}: {error})"
         return ServerUnavailable(message, unknown=unknown)
 
@@ -215,12 +217,6 @@ class Client:
                     raise result
             time.sleep(pause)
             pause = min(pause * 2, 0.2)
-            self._revive()
-
-    def _revive(self) -> None:
-        """Start the embedded server again when it has gone."""
-        if self.config.embedded:
-            embedded.connect(self.config.embedded)
 
 
 def _reply(connection: Connection) -> Any:
