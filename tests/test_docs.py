@@ -13,8 +13,9 @@ import pytest
 from django.core.management import load_command_class
 from django.core.management.base import BaseCommand
 
-from echomq_django import conf, exceptions, jobs, keys, scripts
+from echomq_django import conf, connection, exceptions, jobs, keys, scripts, transitions
 from echomq_django.job import Job, Location
+from echomq_django.worker.runner import TRACEBACK_LIMIT
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -178,10 +179,20 @@ def test_every_key_is_documented_and_no_other():
     names = keys.of("q")
     ends = {names.job_root: "<id>", names.receipt_root: "<call>", names.lane_root: "<group>:pending"}
     of_queue = {key + ends.get(key, "") for key in dataclasses.astuple(names) if key != "q"}
-    of_queue |= {names.errors("<id>"), names.row("<id>") + ":logs"}
+    lua = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "echomq_django/scripts").glob("*.lua"))
+    of_queue |= {names.row("<id>") + suffix for suffix in re.findall(r'"(:\w+)"', lua) if suffix != ":pending"}
     of_server = {keys.VERSION, keys.QUEUES, keys.WORKERS, keys.worker("<worker>")}
     assert first_cells(section(read("keys"), "Of a queue")) == of_queue
     assert first_cells(section(read("keys"), "Of the server")) == of_server
+
+
+def test_the_times_and_bounds_in_the_reference_are_those_of_the_code():
+    text = read("keys")
+    assert f"kept for {transitions.RECEIPT_TTL_MS // 1000} s" in text
+    assert f"sending for\n{connection.RESEND_FOR:g} s" in text
+    assert f"at most {transitions.ERRORS_KEPT};" in text
+    assert f"sent again for {connection.RESEND_FOR:g} s" in read("jobs")
+    assert f"at most {TRACEBACK_LIMIT:,}\ncharacters" in text
 
 
 def test_every_field_of_a_row_is_documented():
