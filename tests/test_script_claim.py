@@ -133,10 +133,10 @@ def test_every_claim_has_a_greater_token_and_its_own_owner(client: redis.Redis) 
     assert held(client)[job(A)] == active_row(42, at=now(client))
 
 
-def test_a_token_is_exact_to_fourteen_digits(client: redis.Redis) -> None:
-    seed(client, {"pending": [(A, 0)], job(A): row("pending", 99_999_999_999_998)})
-    assert claim(client).claims[0].token == 99_999_999_999_999
-    assert held(client)[job(A)]["attempts"] == "99999999999999"
+def test_a_token_is_exact_to_fifteen_digits(client: redis.Redis) -> None:
+    seed(client, {"pending": [(A, 0)], job(A): row("pending", 999_999_999_999_998)})
+    assert claim(client).claims[0].token == 999_999_999_999_999
+    assert held(client)[job(A)]["attempts"] == "999999999999999"
 
 
 def test_a_worker_is_told_all_that_the_row_says(client: redis.Redis) -> None:
@@ -337,6 +337,19 @@ def test_broken_jobs_at_the_head_do_not_use_up_a_claims_limit(client: redis.Redi
     good = ids.brand("JOB", 499)
     seed(client, {"pending": [(one, 0) for one in (*broken, good)], job(good): row("pending")})
     assert taken(client, 1) == [good]
+
+
+def test_a_claim_looks_no_further_than_it_needs(client: redis.Redis) -> None:
+    seed(client, {"pending": [(A, 0), (B, 0)], job(A): row("pending")})
+    assert taken(client, 1) == [A]
+    assert held(client)["pending"] == [(B, 0)]
+
+
+def test_a_broken_job_between_two_good_ones_does_not_shorten_a_claim(client: redis.Redis) -> None:
+    world = {"pending": [(one, 0) for one in (A, B, C, D)], **{job(one): row("pending") for one in (A, C, D)}}
+    seed(client, world)
+    assert taken(client, 2) == [A, C]
+    assert held(client)["pending"] == [(D, 0)]
 
 
 def test_five_hundred_jobs_are_claimed_at_once(client: redis.Redis) -> None:

@@ -40,8 +40,15 @@ BACKOFF = (100_000, 200_000, 400_000)
 WORKER = "host:1:abcd"
 
 
-def reap(client: redis.Redis, limit: int = 100, backoff: tuple[int, ...] = BACKOFF, spread: float = 0.5) -> Reaped:
-    return run(client, transitions.reap(K, limit=limit, lease_ms=LEASE, backoff_ms=backoff, spread=spread))
+def reap(
+    client: redis.Redis,
+    limit: int = 100,
+    backoff: tuple[int, ...] = BACKOFF,
+    spread: float = 0.5,
+    latest: int | None = None,
+) -> Reaped:
+    settings = {"limit": limit, "lease_ms": LEASE, "backoff_ms": backoff, "spread": spread, "latest_ms": latest}
+    return run(client, transitions.reap(K, **settings))
 
 
 def meta(client: redis.Redis, **more: Any) -> dict[str, Any]:
@@ -95,6 +102,15 @@ def test_nothing_is_reaped_until_that_lease_is_over_and_the_wait_does_not_begin_
     seed(client, world)
     assert reap(client).waiting
     assert held(client) == world
+
+
+def test_a_call_that_comes_too_late_is_refused(client: redis.Redis) -> None:
+    world = {**overdue(), "meta": meta(client)}
+    seed(client, world)
+    late = reap(client, latest=now(client) - 1)
+    assert late == Reaped(waiting=True, pending=0, schedule=0, dead=0, quarantined=0)
+    assert held(client) == world
+    assert reap(client, latest=now(client) + LEASE).pending == 1
 
 
 @pytest.mark.parametrize("reap_after", [str(PAST), "x", "", None])
