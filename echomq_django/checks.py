@@ -8,12 +8,16 @@ from typing import Any
 
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register
+from django.core.exceptions import ImproperlyConfigured
 
 from . import conf, connection
 from .conf import AliasConfig
 from .exceptions import EchoMQError, ServerTooOld, WireVersionMismatch
 
 TAG = "echomq"
+
+# A URL that is none, an option that redis-py does not know, and one of a wrong type.
+_UNUSABLE = (ImproperlyConfigured, TypeError, ValueError)
 
 
 @register(TAG)
@@ -40,19 +44,15 @@ def _unusable(config: AliasConfig) -> list[CheckMessage]:
         if options.pop("max_connections", None) is not None:
             options.pop("timeout", None)  # the pool's own: how long a thread waits for a connection
         kind(**options)
-    except TypeError as error:
-        why = str(error)
-    except ValueError:
-        why = "the URL cannot be read"  # its own words may hold a part of the password
-    else:
-        return []
-    return [
-        Error(
-            f"ECHOMQ[{config.alias!r}]: redis-py does not take the LOCATION with these OPTIONS: {why}.",
-            hint="Use options of redis-py's connections, and percent-encode what is special in a user or password.",
-            id="echomq.E011",
-        )
-    ]
+    except _UNUSABLE as error:
+        return [
+            Error(
+                f"ECHOMQ[{config.alias!r}]: redis-py does not take the LOCATION with these OPTIONS. {error}",
+                hint="Use options of redis-py's connections, and percent-encode what is special in a user or password.",
+                id="echomq.E011",
+            )
+        ]
+    return []
 
 
 def _shared(config: AliasConfig) -> Iterator[CheckMessage]:
@@ -77,7 +77,7 @@ def _database(config: AliasConfig) -> tuple[Any, ...] | None:
     try:
         options = connection.parameters(config)
         number = int(options.get("db") or 0)
-    except (ValueError, TypeError):
+    except _UNUSABLE:
         return None
     if "path" in options:
         return options["path"], number
@@ -98,7 +98,7 @@ def _server(config: AliasConfig) -> Iterator[CheckMessage]:
         info, wanted = client.exchange((("INFO",), ("CONFIG", "GET", "save")))
     except EchoMQError as error:
         yield _refused(config, error)
-    except (ValueError, TypeError):
+    except _UNUSABLE:
         return  # check_settings says it
     else:
         # INFO has most of what CONFIG would say, and more servers allow it.

@@ -79,8 +79,8 @@ def test_a_missing_setting_is_an_error_in_production_only(settings: Any, tmp_pat
         ({"LOCATION": "redis://x/0", "OPTIONS": {"colour": "red"}}, "colour"),
         ({"LOCATION": "redis://x/0?colour=red"}, "colour"),
         ({"LOCATION": "redis://x/0", "OPTIONS": {"ssl_ca_certs": "ca.crt"}}, "ssl_ca_certs"),
-        ({"LOCATION": "redis://:sec/ret@x/0"}, "the URL cannot be read"),
-        ({"LOCATION": "redis://x:port/0"}, "the URL cannot be read"),
+        ({"LOCATION": "redis://:sec/ret@x/0"}, "is not a URL"),
+        ({"LOCATION": "redis://x:port/0"}, "is not a URL"),
     ],
 )
 def test_what_the_client_does_not_take_is_found_before_it_is_needed(
