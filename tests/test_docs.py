@@ -159,7 +159,7 @@ def test_a_script_s_section_has_its_move_its_parameters_and_its_reply(script):
 
 
 def test_the_move_of_every_script_is_between_known_places():
-    places = {*Location, "nowhere", "gone", "workers"}
+    places = {*Location, "nowhere", "gone"} | {"workers"} | {"running", "paused"}  # jobs', a worker's, a queue's
     for header in map(script_headers.read, scripts.ALL):
         assert {*header.start.split(" | "), *header.end.split(" | ")} <= places, header.verb
 
