@@ -651,6 +651,7 @@ print(interrupted, right)
     assert len(client.client_list()) < 10
 
 
+@pytest.mark.usefixtures("impatient")  # they wait for a connection, and do not merely try again
 def test_a_pool_smaller_than_the_number_of_threads_makes_them_wait(
     client: redis.Redis, settings: Any, url: str
 ) -> None:
