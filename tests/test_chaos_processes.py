@@ -68,15 +68,15 @@ def test_a_supervisor_replaces_a_process_that_was_killed(fleet: Callable[..., Fl
 @pytest.mark.slow
 def test_a_process_is_replaced_after_max_jobs(fleet: Callable[..., Fleet]) -> None:
     here = fleet()
-    ids = here.enqueue_many(30)
+    ids = here.enqueue_many(20)
     supervisor = here.worker("--processes", 2, "--max-jobs", 6)
-    here.done(30)
+    here.done(20)
     assert supervisor.terminate() == 0
     runs = here.ledger("start")
     assert sorted(run.id for run in runs) == sorted(ids)
-    assert sorted(Counter(run.pid for run in runs).values()) == [6] * 5
+    assert max(Counter(run.pid for run in runs).values()) == 6
     assert supervisor.complaints == []
-    here.conserved(30)
+    here.conserved(20)
 
 
 def test_a_worker_without_a_supervisor_ends_after_max_jobs(fleet: Callable[..., Fleet]) -> None:
