@@ -1,6 +1,8 @@
 """A job as its row tells it, and the claim of one. Values: a new state is a new object."""
 
 import json
+import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,6 +10,22 @@ from functools import cached_property
 from typing import Any
 
 from . import ids, payload
+from .exceptions import InvalidId
+
+_NUMBER = re.compile(rb"-?[0-9]{1,15}")
+
+
+def clock_ms(score: float) -> int | None:
+    """Read a score as unix ms; None when it is beyond all time."""
+    return int(score) if math.isfinite(score) else None
+
+
+def minted_ms(job_id: str) -> int | None:
+    """Give the time at which an id was minted, unix ms; None when it is no id."""
+    try:
+        return ids.parse(job_id).milliseconds
+    except InvalidId:
+        return None
 
 
 class Location(StrEnum):
@@ -36,13 +54,13 @@ class ErrorRecord:
         """Read a record; one that another program wrote may lack anything."""
         try:
             found = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict):
             found = {"error": "unreadable", "message": text.decode(errors="backslashreplace")}
 
         def words(name: str) -> str:
-            return str(found.get(name) or "")
+            return str(found.get(name) or "").encode(errors="backslashreplace").decode()
 
         def number(name: str) -> int:
             value = found.get(name)
@@ -95,9 +113,9 @@ class Job:
         return self.attempts - self.spared
 
     @property
-    def enqueued_at(self) -> int:
-        """Give the time at which the id was minted, unix ms, on the producer's clock."""
-        return ids.parse(self.id).milliseconds
+    def enqueued_at(self) -> int | None:
+        """Give the time at which the id was minted, unix ms, on the producer's clock; None when it is no id."""
+        return minted_ms(self.id)
 
     @classmethod
     def load(
@@ -116,13 +134,13 @@ class Job:
 
         def number(name: bytes) -> int | None:
             value = row.get(name, b"")
-            return int(value) if value.lstrip(b"-").isdigit() and len(value) <= 15 else None
+            return int(value) if _NUMBER.fullmatch(value) else None
 
         return cls(
             id=job_id,
             queue=queue,
             location=location,
-            time=int(score) if score is not None and location is not Location.PENDING else None,
+            time=None if score is None or location is Location.PENDING else clock_ms(score),
             state=words(b"state"),
             attempts=number(b"attempts") or 0,
             payload=row.get(b"payload", b""),

@@ -22,7 +22,7 @@ from django.utils import timezone
 from . import conf, connection, ids, keys, payload, retries, transitions
 from .connection import Client
 from .exceptions import EchoMQError, JobGone, LeaseLost, PayloadError, WrongPlace
-from .job import Claim, ErrorRecord, Job, Location
+from .job import Claim, ErrorRecord, Job, Location, minted_ms
 from .transitions import MAX_BATCH, Claimed, Counts, Reaped, WorkerInfo
 
 logger = logging.getLogger("echomq_django")
@@ -401,9 +401,8 @@ def oldest_pending_age(queue: str, *, using: str = conf.DEFAULT_ALIAS) -> float 
     Held against the server's clock; the job's time is its producer's.
     """
     now_ms, heads = connection.client(using).run(transitions.heads(keys.of(queue)))
-    if not heads:
-        return None
-    return max(now_ms - min(ids.parse(job_id).milliseconds for job_id in heads), 0) / 1000
+    minted = [at for job_id in heads if (at := minted_ms(job_id)) is not None]
+    return max(now_ms - min(minted), 0) / 1000 if minted else None
 
 
 def lapsed(queue: str, *, using: str = conf.DEFAULT_ALIAS) -> transitions.Lapsed:

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from . import keys as names
 from . import scripts
-from .job import Claim, Job, Location
+from .job import Claim, Job, Location, clock_ms
 from .keys import QueueKeys
 
 T = TypeVar("T")
@@ -505,15 +505,15 @@ def about(listed: Sequence[tuple[str, int, int]]) -> Call[list[WorkerInfo]]:
     return Call("read the workers", commands, parse, True)
 
 
-def pause(keys: QueueKeys) -> Call[None]:
+def pause(keys: QueueKeys) -> Call[str]:
     """Let nobody claim from the queue."""
-    return Call(f"pause queue {keys.queue!r}", (("HSET", keys.meta, "paused", "1"),), lambda _: None, True)
+    return Call(f"pause queue {keys.queue!r}", (scripts.pause.command(meta=keys.meta),), _word, resend=True)
 
 
-def resume(keys: QueueKeys) -> Call[None]:
+def resume(keys: QueueKeys) -> Call[str]:
     """Let jobs be claimed again, and wake a worker."""
-    commands = (("HDEL", keys.meta, "paused"), *wake(keys).commands)
-    return Call(f"resume queue {keys.queue!r}", commands, lambda _: None, True)
+    command = scripts.resume.command(meta=keys.meta, wake=keys.wake)
+    return Call(f"resume queue {keys.queue!r}", (command,), _word, resend=True)
 
 
 def wake(keys: QueueKeys) -> Call[None]:
@@ -606,7 +606,7 @@ def page(
     return Call(
         f"page of {location} of queue {keys.queue!r}",
         (("ZRANGE", _place(keys, location), first, first + size - 1, *order, "WITHSCORES"),),
-        lambda replies: [(job_id.decode(), float(score)) for job_id, score in _pairs(replies[0])],
+        lambda replies: [(_shown(job_id), float(score)) for job_id, score in _pairs(replies[0])],
         True,
     )
 
@@ -630,7 +630,7 @@ def before(keys: QueueKeys, location: Location, *, cutoff_ms: int | None, size: 
     return Call(
         f"list {location} of queue {keys.queue!r}",
         (("ZRANGE", _place(keys, location), "-inf", bound, "BYSCORE", "LIMIT", 0, size),),
-        _words,
+        lambda replies: [_shown(job_id) for job_id in replies[0]],
         True,
     )
 
@@ -641,7 +641,7 @@ def heads(keys: QueueKeys) -> Call[tuple[int, list[str]]]:
     return Call(
         f"look at the heads of queue {keys.queue!r}",
         (("TIME",), *commands),
-        lambda replies: (_time(replies[0]), [job_id.decode() for reply in replies[1:] for job_id in reply]),
+        lambda replies: (_time(replies[0]), [_shown(job_id) for reply in replies[1:] for job_id in reply]),
         True,
     )
 
@@ -651,7 +651,7 @@ def peek(keys: QueueKeys) -> Call[tuple[int, int | None]]:
 
     def parse(replies: Sequence[Any]) -> tuple[int, int | None]:
         time, first = replies
-        return _time(time), int(float(first[1])) if first else None
+        return _time(time), clock_ms(float(first[1])) if first else None
 
     return Call(
         f"look at the schedule of queue {keys.queue!r}",
@@ -683,3 +683,8 @@ def _time(reply: Sequence[bytes]) -> int:
 
 def _pairs(flat: Sequence[Any]) -> Iterable[tuple[Any, Any]]:
     return zip(flat[::2], flat[1::2], strict=True)
+
+
+def _shown(job_id: bytes) -> str:
+    # Anything can be put into a place by hand, and must not keep the others from being seen.
+    return job_id.decode(errors="backslashreplace")

@@ -65,7 +65,7 @@ def test_each_field_may_be_missing(name: str) -> None:
     assert read(load(row)) == {**READ, name: MISSING[name]}
 
 
-JUNK = [b"", b"x", b"-", b"1.5", b"1e3", b"0x1", b" 1", b"1 ", b"1_0", b"1" * 16, b"\xd9\xa1", b"nan"]
+JUNK = [b"", b"x", b"-", b"--5", b"1.5", b"1e3", b"0x1", b" 1", b"1 ", b"1_0", b"1" * 16, b"\xd9\xa1", b"nan"]
 
 
 @pytest.mark.parametrize("junk", JUNK)
@@ -89,6 +89,11 @@ def test_unknown_fields_are_passed_over() -> None:
 )
 def test_only_a_place_with_times_has_a_time(location: Location, time: int | None) -> None:
     assert load(FULL, location, 7.9).time == time
+
+
+@pytest.mark.parametrize("score", [float("inf"), float("-inf")])
+def test_a_score_beyond_all_time_has_no_time(score: float) -> None:
+    assert load(FULL, Location.SCHEDULE, score).time is None
 
 
 def test_the_attempts_that_count_are_those_that_were_not_spared() -> None:
@@ -132,7 +137,7 @@ def test_a_claim_is_proved_by_its_id_token_and_owner() -> None:
 
 
 RECORD = ErrorRecord(
-    error="builtins.ValueError", message="no \ud800 \x00 \u2028", traceback="Traceback…", attempt=3, worker="h:1:ab",
+    error="builtins.ValueError", message="no \x00 \u2028", traceback="Traceback…", attempt=3, worker="h:1:ab",
     started_at=5, finished_at=6,
 )  # fmt: skip
 NONE = ErrorRecord(error="", message="", traceback="", attempt=0, worker="", started_at=0, finished_at=0)
@@ -140,6 +145,12 @@ NONE = ErrorRecord(error="", message="", traceback="", attempt=0, worker="", sta
 
 def test_an_error_record_comes_back_as_it_was_dumped() -> None:
     assert ErrorRecord.load(RECORD.dump().encode()) == RECORD
+
+
+def test_a_half_character_is_dumped_and_comes_back_as_what_can_be_shown() -> None:
+    record = dataclasses.replace(RECORD, message="no \ud800")
+    assert record.dump().isascii()
+    assert ErrorRecord.load(record.dump().encode()).message == "no \\ud800"
 
 
 def test_a_dumped_record_is_plain_ascii_whatever_the_message_holds() -> None:
@@ -164,6 +175,10 @@ def test_a_number_that_is_none_counts_as_nought(name: str, junk: Any) -> None:
 @pytest.mark.parametrize(("junk", "text"), [(None, ""), ([], ""), (0, ""), ([1], "[1]"), (5, "5"), (True, "True")])
 def test_a_text_that_is_none_is_shown_as_one(junk: Any, text: str) -> None:
     assert ErrorRecord.load(json.dumps({"message": junk}).encode()) == dataclasses.replace(NONE, message=text)
+
+
+def test_a_record_that_is_nested_too_deeply_is_shown_as_unreadable() -> None:
+    assert ErrorRecord.load(b"[" * 100_000).error == "unreadable"
 
 
 @pytest.mark.parametrize("junk", [b"", b"x", b"[1]", b"null", b"5", b'"text"', b"\xff\x00", b'{"a"', b"1" * 5_000])

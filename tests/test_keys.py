@@ -1,12 +1,17 @@
 """Keys: where they lie, and that nobody else spells them."""
 
 import dataclasses
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import echomq_django
 from echomq_django import ids, keys
 from echomq_django.exceptions import EchoMQError, InvalidQueueName
+
+PACKAGE = Path(echomq_django.__file__).parent
 
 SLOTS = {
     "123456789": 12739,
@@ -101,3 +106,16 @@ def test_what_is_no_queues_name_is_refused_by_name(queue: Any) -> None:
 def test_a_wrong_name_can_be_caught_as_a_value_error_and_as_one_of_ours() -> None:
     assert issubclass(InvalidQueueName, ValueError)
     assert issubclass(InvalidQueueName, EchoMQError)
+
+
+def test_only_one_file_spells_a_key() -> None:
+    # "echomq:" is the wire version, not a key.
+    spelled = re.compile(r"(?<![a-z])emq:|\{emq\}")
+    guilty = set()
+    for path in (*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.lua")):
+        text = path.read_text()
+        if path.suffix == ".lua":
+            text = re.sub(r"--.*", "", text)
+        if spelled.search(text):
+            guilty.add(str(path.relative_to(PACKAGE)))
+    assert guilty == {"keys.py"}

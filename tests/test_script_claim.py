@@ -293,6 +293,16 @@ def test_dangling_and_junk_ids_among_a_hundred_do_not_stop_the_others(client: re
     assert "pending" not in held(client)
 
 
+@pytest.mark.parametrize("junk", [b"\xff", b"JOB0000000000\xff"])
+def test_an_id_that_is_no_text_is_put_aside_whatever_its_row_and_takes_no_other_job_along(
+    client: redis.Redis, junk: bytes
+) -> None:
+    seed(client, {"pending": [(junk, 0), (A, 1)], job(A): row("pending")})
+    client.hset(K.job_root.encode() + junk, mapping=row("pending"))
+    assert taken(client, 5) == [A]
+    assert client.zrange(K.quarantine, 0, -1) == [junk]
+
+
 def test_an_unsound_due_job_is_put_aside_and_the_good_one_behind_it_is_taken(client: redis.Redis) -> None:
     seed(client, {"schedule": [(A, PAST), (B, PAST + 1), (C, PAST + 2)], job(B): "junk", job(C): row("scheduled")})
     assert taken(client) == [C]

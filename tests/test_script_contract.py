@@ -15,7 +15,7 @@ from tests.places import OWNER, A, K
 SCRIPTS = pytest.mark.parametrize("script", scripts.ALL, ids=lambda script: script.name)
 TYPES = {"zset", "list", "hash", "set", "string", "root"}
 PARAMETER = re.compile(r"-- (KEYS|ARGV)\[(\d+)(\.\.)?\] (\w+) *(?:\(([\w, ]+)\))?  *(.+)")
-PLACES_AND_MORE = {"nowhere", "pending", "active", "schedule", "dead", "gone", "workers"}
+PLACES_AND_MORE = {"nowhere", "pending", "active", "schedule", "dead", "gone", "workers", "running", "paused"}
 
 
 def text_of(name: str) -> str:

@@ -336,7 +336,7 @@ class Queue(RuleBasedStateMachine):
     @rule()
     def resume(self) -> None:
         self.model.paused = False
-        self.model.wake = min(self.model.wake + 1, 64)
+        self.model.wake = self.model.wake or 1
         self.call(transitions.resume(K))
 
     @rule()

@@ -84,9 +84,11 @@ expire = Script("expire")
 recover = Script("recover")
 announce = Script("announce")
 lapsed = Script("lapsed")
+pause = Script("pause")
+resume = Script("resume")
 
 ALL = (
     enqueue, claim, complete, retry, extend, release, defer, promote, reap, requeue, remove, advance,
-    expire, recover, announce, lapsed,
+    expire, recover, announce, lapsed, pause, resume,
 )  # fmt: skip
 BY_SHA = {script.sha: script for script in ALL}

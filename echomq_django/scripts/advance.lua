@@ -30,7 +30,7 @@ local words, sound, aside, seen = {}, {}, {}, {}
 for i, entry in ipairs(ids) do
     local id = entry[1]
     local listed = not seen[id] and redis.call("ZSCORE", schedule, id)
-    local fields = read(job_root .. id, "group", "priority")
+    local fields = read(job_root, id, "priority")
     if not listed then
         words[i] = fields and "elsewhere" or "gone"
     elseif not fields then
@@ -38,10 +38,10 @@ for i, entry in ipairs(ids) do
         aside[#aside + 1] = id
     else
         words[i], seen[id] = "ok", true
-        if fields[2] then
-            demand_lane(line, fields[2])
+        if fields[3] then
+            demand_lane(line, fields[3])
         end
-        sound[#sound + 1] = { id, fields[2], fields[3] }
+        sound[#sound + 1] = { id, fields[3], fields[4] }
     end
 end
 

@@ -41,12 +41,12 @@ local now = clock()
 local due_jobs, due_aside = due(line, schedule, now, promotions)
 local judged, sound, aside = {}, 0, {}
 local function judge(id)
-    local fields = read(job_root .. id, unpack(CLAIMED))
-    if not fields or not fields[2] then
+    local fields = read(job_root, id, unpack(CLAIMED))
+    if not fields or not fields[4] then
         return false
     end
-    if fields[8] then
-        demand_lane(line, fields[8])
+    if fields[3] then
+        demand_lane(line, fields[3])
     end
     judged[id] = fields
     return true
@@ -84,8 +84,8 @@ for _, id in ipairs(redis.call("ZRANGE", pending, 0, limit - 1)) do
     redis.call("ZREM", pending, id)
     redis.call("ZADD", active, now + lease, id)
     redis.call("HSET", job_root .. id, "state", "active", "attempts", token, "owner", owner, "started_at", now)
-    if fields[8] then
-        occupy(line, fields[8], 1)
+    if fields[3] then
+        occupy(line, fields[3], 1)
     end
     claimed[#claimed + 1] = told(id, token, fields, now)
 end

@@ -35,7 +35,7 @@ local words, ids, rows, grouped, family, seen = {}, {}, {}, {}, {}, {}
 for i, claim in ipairs(claims) do
     local id, token, owner = claim[1], claim[2], claim[3]
     local row = job_root .. id
-    local fields = not seen[id] and read(row, "owner", "group", "parent", "parent_queue", "parent_policy")
+    local fields = not seen[id] and read(job_root, id, "parent", "parent_queue", "parent_policy")
     if not fields then
         words[i] = "gone"
     elseif not holds(fields, token, owner) then

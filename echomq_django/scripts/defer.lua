@@ -28,11 +28,11 @@ local id, token, owner, delay = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 demand("zset", active, schedule)
 local line = lines(pending, job_root, lane_root, ring, paused, glimit, gactive, wake)
 local row = job_root .. id
-local fields = read(row, "owner", "spared", "group", "deferred_at")
+local fields = read(job_root, id, "spared", "deferred_at")
 if not fields or not holds(fields, token, owner) or not redis.call("ZSCORE", active, id) then
     return "lost"
 end
-local group = fields[4]
+local group = fields[3]
 if group then
     demand_lane(line, group)
 end
@@ -43,7 +43,7 @@ if group then
     vacate(line, group)
 end
 -- The first deferral is kept: a job that no worker has known for a day is dead, not deferred.
-redis.call("HSET", row, "state", "scheduled", "spared", (count(fields[3]) or 0) + 1,
+redis.call("HSET", row, "state", "scheduled", "spared", (count(fields[4]) or 0) + 1,
     "deferred_at", count(fields[5]) or now)
 appoint(schedule, wake, id, now + delay)
 return "ok"

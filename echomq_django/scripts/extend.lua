@@ -20,7 +20,7 @@ local deadline = clock() + lease
 local words, held = {}, {}
 for i, claim in ipairs(claims) do
     local id, token, owner = claim[1], claim[2], claim[3]
-    local fields = read(job_root .. id, "owner")
+    local fields = read(job_root, id)
     words[i] = "lost"
     if fields and holds(fields, token, owner) and redis.call("ZSCORE", active, id) then
         words[i] = "ok"

@@ -9,23 +9,23 @@ local function parent_of(line, outbox, id, fields, at, depth)
         return nil
     end
     local kin = { child = id, parent = parent, policy = policy, row = line.job_root .. parent }
-    if queue and queue ~= line.job_root:match("^emq:{(.*)}:job:$") then
+    if queue and queue ~= line.job_root:match("{(.*)}:job:$") then
         demand("list", outbox)
         kin.queue = queue
         return kin
     end
-    local found = read(kin.row, "state", "group", "priority", "parent", "parent_queue", "parent_policy")
+    local found = read(line.job_root, parent, "state", "priority", "parent", "parent_queue", "parent_policy")
     local outstanding = kin.row .. ":dependencies"
     demand("string", outstanding)
-    if not found or found[2] ~= "awaiting_children" or not count(redis.call("GET", outstanding)) then
+    if not found or found[4] ~= "awaiting_children" or not count(redis.call("GET", outstanding)) then
         return nil
     end
     demand("hash", kin.row .. ":processed", kin.row .. ":failed", kin.row .. ":unsuccessful")
     if found[3] then
         demand_lane(line, found[3])
     end
-    kin.group, kin.priority = found[3], found[4]
-    kin.above = depth > 0 and parent_of(line, outbox, parent, found, 5, depth - 1) or nil
+    kin.group, kin.priority = found[3], found[5]
+    kin.above = depth > 0 and parent_of(line, outbox, parent, found, 6, depth - 1) or nil
     return kin
 end
 

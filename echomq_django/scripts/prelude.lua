@@ -22,21 +22,29 @@ local function count(value)
     return value and #value <= 15 and value:match("^%d+$") and tonumber(value) or nil
 end
 
--- A row's attempts and the fields asked for, or nil when the row is missing or unsound.
+-- What a branded id looks like. Anything can be put into a place by hand, and nothing can be called a lane.
+local function branded(id)
+    return #id == 14 and id:match("^%u%u%u%w+$")
+end
+
+-- A row's attempts, owner and group, and the fields asked for; nil when the id, or its row, is missing or unsound.
 -- Any other error (a slot that is moving, say) ends the script here, with nothing written.
-local function read(row, ...)
-    local fields = redis.pcall("HMGET", row, "attempts", ...)
+local function read(job_root, id, ...)
+    if not branded(id) then
+        return nil
+    end
+    local fields = redis.pcall("HMGET", job_root .. id, "attempts", "owner", "group", ...)
     if fields.err then
         if not fields.err:find("WRONGTYPE", 1, true) then
             error(fields)
         end
         return nil
     end
+    fields[3] = fields[3] and branded(fields[3]) or false
     return count(fields[1]) and fields or nil
 end
 
 -- The fence: this claim's attempts, and its nonce where the row has one (EchoMQ writes none).
--- `fields` begin with attempts and owner.
 local function holds(fields, token, owner)
     return fields[1] == token and (not fields[2] or fields[2] == owner)
 end
@@ -167,12 +175,12 @@ end
 local function due(line, schedule, now, limit)
     local sound, aside = {}, {}
     for _, id in ipairs(redis.call("ZRANGE", schedule, "-inf", now, "BYSCORE", "LIMIT", 0, limit)) do
-        local fields = read(line.job_root .. id, "group", "priority")
+        local fields = read(line.job_root, id, "priority")
         if fields then
-            if fields[2] then
-                demand_lane(line, fields[2])
+            if fields[3] then
+                demand_lane(line, fields[3])
             end
-            sound[#sound + 1] = { id, fields[2], fields[3] }
+            sound[#sound + 1] = { id, fields[3], fields[4] }
         else
             aside[#aside + 1] = id
         end
@@ -187,12 +195,12 @@ local function promote(line, schedule, sound)
     end
 end
 
--- What a worker is told of a claimed job. `fields` as CLAIMED names them, attempts first.
-local CLAIMED = { "payload", "owner", "spared", "stalled", "max_attempts", "name", "group", "deferred_at" }
+-- What a worker is told of a claimed job. `fields` as read with CLAIMED.
+local CLAIMED = { "payload", "spared", "stalled", "max_attempts", "name", "deferred_at" }
 local function told(id, token, fields, now)
     local deferred = count(fields[9])
-    return { id, token, fields[2], count(fields[4]) or 0, count(fields[5]) or 0, count(fields[6]) or 0,
-        fields[7] or "", fields[8] or "", deferred and math.max(now - deferred, 0) or -1 }
+    return { id, token, fields[4], count(fields[5]) or 0, count(fields[6]) or 0, count(fields[7]) or 0,
+        fields[8] or "", fields[3] or "", deferred and math.max(now - deferred, 0) or -1 }
 end
 
 -- Add an error record to a job's list; the oldest ones make room.

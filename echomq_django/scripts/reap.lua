@@ -58,12 +58,12 @@ end
 local sound, aside = {}, {}
 for _, id in ipairs(redis.call("ZRANGE", active, "-inf", now, "BYSCORE", "LIMIT", 0, limit)) do
     local row = job_root .. id
-    local fields = read(row, "owner", "spared", "stalled", "group", "priority", "started_at",
-        "parent", "parent_queue", "parent_policy")
+    local fields = read(job_root, id, "spared", "stalled", "priority", "started_at", "parent", "parent_queue",
+        "parent_policy")
     local kind = redis.call("TYPE", row .. ":errors").ok
     if fields and (kind == "list" or kind == "none") then
-        if fields[5] then
-            demand_lane(line, fields[5])
+        if fields[3] then
+            demand_lane(line, fields[3])
         end
         sound[#sound + 1] = { id, fields, parent_of(line, outbox, id, fields, 8, 8) }
     else
@@ -75,8 +75,8 @@ local moved = { pending = 0, schedule = 0, dead = 0 }
 put_aside(quarantine, active, now, aside)
 for _, job in ipairs(sound) do
     local id, fields = job[1], job[2]
-    local row, group = job_root .. id, fields[5]
-    local spared, losses = count(fields[3]) or 0, (count(fields[4]) or 0) + 1
+    local row, group = job_root .. id, fields[3]
+    local spared, losses = count(fields[4]) or 0, (count(fields[5]) or 0) + 1
     redis.call("ZREM", active, id)
     redis.call("HSET", row, "spared", spared + 1, "stalled", losses)
     record(row .. ":errors", string.format(

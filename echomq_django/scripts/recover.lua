@@ -20,8 +20,8 @@ local now = clock()
 local ids = redis.call("ZRANGE", active, first, first + size - 1, "REV")
 local found = {}
 for _, id in ipairs(ids) do
-    local fields = read(job_root .. id, unpack(CLAIMED))
-    if fields and fields[2] and fields[3] == owner then
+    local fields = read(job_root, id, unpack(CLAIMED))
+    if fields and fields[4] and fields[2] == owner then
         found[#found + 1] = told(id, fields[1], fields, now)
     end
 end

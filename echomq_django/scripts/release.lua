@@ -27,14 +27,14 @@ local line = lines(pending, job_root, lane_root, ring, paused, glimit, gactive, 
 local words, held, seen = {}, {}, {}
 for i, claim in ipairs(claims) do
     local id, token, owner = claim[1], claim[2], claim[3]
-    local fields = not seen[id] and read(job_root .. id, "owner", "spared", "group", "priority")
+    local fields = not seen[id] and read(job_root, id, "spared", "priority")
     words[i] = "lost"
     if fields and holds(fields, token, owner) and redis.call("ZSCORE", active, id) then
         words[i], seen[id] = "ok", true
-        if fields[4] then
-            demand_lane(line, fields[4])
+        if fields[3] then
+            demand_lane(line, fields[3])
         end
-        held[#held + 1] = { id, count(fields[3]) or 0, fields[4], fields[5] }
+        held[#held + 1] = { id, count(fields[4]) or 0, fields[3], fields[5] }
     end
 end
 

@@ -29,8 +29,8 @@ local line = lines(pending, job_root, lane_root, ring, paused, glimit, gactive, 
 local words, found, seen = {}, {}, {}
 for i, entry in ipairs(ids) do
     local id = entry[1]
-    local fields = not seen[id] and read(job_root .. id, "group")
-    local group = fields and fields[2]
+    local fields = not seen[id] and read(job_root, id)
+    local group = fields and fields[3]
     if group then
         demand_lane(line, group)
     end

@@ -32,7 +32,7 @@ local words, sound, aside, seen = {}, {}, {}, {}
 for i, entry in ipairs(ids) do
     local id = entry[1]
     local died = not seen[id] and tonumber(redis.call("ZSCORE", dead, id))
-    local fields = read(job_root .. id, "group", "priority")
+    local fields = read(job_root, id, "priority")
     if not died or died > before then
         words[i] = fields and "elsewhere" or "gone"
     elseif not fields then
@@ -40,8 +40,8 @@ for i, entry in ipairs(ids) do
         aside[#aside + 1] = id
     else
         words[i], seen[id] = "ok", true
-        if fields[2] then
-            demand_lane(line, fields[2])
+        if fields[3] then
+            demand_lane(line, fields[3])
         end
         sound[#sound + 1] = { id, fields }
     end
@@ -53,7 +53,7 @@ for _, job in ipairs(sound) do
     redis.call("ZREM", dead, id)
     redis.call("HDEL", job_root .. id, "last_error", "stalled", "died_at", "deferred_at")
     redis.call("HSET", job_root .. id, "spared", fields[1])
-    line_up(line, id, fields[2], fields[3])
+    line_up(line, id, fields[3], fields[4])
 end
 ring_up(line)
 return words

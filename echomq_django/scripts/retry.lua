@@ -43,11 +43,11 @@ demand("list", errors)
 local line = lines(pending, job_root, lane_root, ring, paused, glimit, gactive, wake)
 
 local row = job_root .. id
-local fields = read(row, "owner", "spared", "group", "parent", "parent_queue", "parent_policy")
+local fields = read(job_root, id, "spared", "parent", "parent_queue", "parent_policy")
 if not fields then
     return "gone"
 end
-local group = fields[4]
+local group = fields[3]
 if group then
     demand_lane(line, group)
 end
@@ -68,7 +68,7 @@ if group then
     end
 end
 record(errors, entry, keep)
-if count(fields[1]) - (count(fields[3]) or 0) >= maximum then
+if count(fields[1]) - (count(fields[4]) or 0) >= maximum then
     bury(dead, failed, id, row, now, reason)
     child_dead(line, outbox, dead, failed, kin, now, reason)
     ring_up(line)
