@@ -19,19 +19,23 @@ from redis.backoff import NoBackoff
 from redis.connection import Connection, parse_url
 from redis.exceptions import (
     BusyLoadingError,
+    ClusterDownError,
     ConnectionError,
+    MasterDownError,
     NoScriptError,
+    OutOfMemoryError,
     ReadOnlyError,
     RedisError,
     ResponseError,
-    TimeoutError,
+    TryAgainError,
 )
 from redis.maint_notifications import MaintNotificationsConfig
 from redis.retry import Retry
 
-from . import conf, embedded, keys, scripts
+from . import conf, embedded, scripts
 from .conf import AliasConfig
-from .exceptions import EchoMQError, QueueFull, ServerTooOld, ServerUnavailable, WireVersionMismatch
+from .exceptions import EchoMQError, QueueFull, ServerUnavailable
+from .fence import check_server
 from .transitions import Call, Command
 
 T = TypeVar("T")
@@ -43,9 +47,9 @@ RESEND_FOR = 3.0
 """Seconds for which a call that may be sent again is; a web request should not hang longer."""
 
 # What a server says that is alive but does not serve now. None of these was carried out.
-AWAY = (
+AWAY = (ConnectionError, ReadOnlyError, ClusterDownError, TryAgainError, MasterDownError)
+AWAY_WORDS = (
     "BUSY", "LOADING", "READONLY", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "MISCONF", "UNBLOCKED",
-    "max number of clients",
 )  # fmt: skip
 
 # These would change what replies look like, or when commands are sent again: ours to decide.
@@ -60,8 +64,10 @@ def where(config: AliasConfig) -> str:
     if config.embedded:
         return f"the embedded server of {config.alias!r}"
     parts = urlsplit(config.location)
-    host = parts.netloc.rpartition("@")[2]
-    return f"{parts.scheme}://{host}{parts.path} ({config.alias!r})"
+    if "@" in parts.path + parts.query + parts.fragment:
+        # A password that is not percent-encoded has ended the host too early: what looks like one is not.
+        return f"the server {config.alias!r}"
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path} ({config.alias!r})"
 
 
 def parameters(config: AliasConfig) -> dict[str, Any]:
@@ -122,7 +128,7 @@ class Client:
     def _connected(self, connection: Connection) -> None:
         try:
             connection.on_connect()
-            check_server(connection, self.config)
+            check_server(connection, self.config.wire_version, where(self.config))
         except BaseException:
             # redis-py would keep a connection that was refused by anything but its own errors.
             connection.disconnect()
@@ -177,7 +183,7 @@ class Client:
                 for command, reply in zip(call.commands, replies[at:], strict=False)
             ]
             at += len(call.commands)
-            failed = next((reply for reply in own if isinstance(reply, Exception)), None)
+            failed = next((reply for reply in own if isinstance(reply, Exception) and not _borne(call, reply)), None)
             results.append(call.parse(own) if failed is None else translate(failed, call, self.config))
             if isinstance(failed, ReadOnlyError):
                 # After a failover the name may stand for another server by now: ask again.
@@ -219,6 +225,10 @@ class Client:
             pause = min(pause * 2, 0.2)
 
 
+def _borne(call: Call[Any], reply: Exception) -> bool:
+    return call.bears_wrong_types and str(reply).startswith("WRONGTYPE")
+
+
 def _reply(connection: Connection) -> Any:
     try:
         return connection.read_response()
@@ -236,47 +246,15 @@ def translate(error: Exception, call: Call[Any], config: AliasConfig) -> EchoMQE
     """Turn an error reply into our exception, which says what was being done, and where."""
     if isinstance(error, EchoMQError):
         return error
-    text = str(error)
-    if "OOM" in text or "maxmemory" in text:
+    # redis-py has classes for some of these and leaves their first word out of the text.
+    first_word = str(error).partition(" ")[0]
+    if isinstance(error, OutOfMemoryError) or first_word == "OOM":
         return QueueFull(
             f"{call.what}: {where(config)} is at its maxmemory. Nothing was stored; let workers drain it, or raise it."
         )
-    if isinstance(error, ConnectionError) or any(text.startswith(word) or word in text for word in AWAY):
-        return ServerUnavailable(f"{call.what}: {where(config)} does not serve now ({text})")
-    return EchoMQError(f"{call.what}: {where(config)} answered {text!r}")
-
-
-def check_server(connection: Connection, config: AliasConfig) -> None:
-    """Refuse a server that is too old, or that others use with another wire version."""
-    version = server_version(connection)
-    if version < (7, 0):
-        raise ServerTooOld(
-            f"{where(config)} is version {'.'.join(map(str, version))}. Use Redis 7.0 or later, or any Valkey."
-        )
-    _ask(connection, "SET", keys.VERSION, config.wire_version, "NX")
-    found = _ask(connection, "GET", keys.VERSION)
-    if isinstance(found, bytes) and found.decode(errors="replace") != config.wire_version:
-        raise WireVersionMismatch(
-            f"{where(config)} is fenced for {found.decode(errors='replace')!r}, this program speaks "
-            f"{config.wire_version!r}. Set WIRE_VERSION to what the others use, or use another database."
-        )
-
-
-def server_version(connection: Connection) -> tuple[int, ...]:
-    """Ask HELLO, which every user may call, for the version that counts: Valkey calls itself a Redis 7.2."""
-    hello = _ask(connection, "HELLO", "2")
-    if not isinstance(hello, list):
-        return (0,)  # Redis before 6.0 knows no HELLO
-    facts = dict(zip(hello[::2], hello[1::2], strict=False))
-    return tuple(int(part) for part in facts.get(b"version", b"0").split(b".")[:3] if part.isdigit())
-
-
-def _ask(connection: Connection, *command: str) -> Any:
-    connection.send_command(*command, check_health=False)
-    reply = _reply(connection)
-    if isinstance(reply, ResponseError) and any(word in str(reply) for word in (*AWAY, "OOM", "NOPERM")):
-        return None  # a server that does not serve, or is full, is told apart when it is used
-    return reply
+    if isinstance(error, AWAY) or first_word in AWAY_WORDS:
+        return ServerUnavailable(f"{call.what}: {where(config)} does not serve now ({error})")
+    return EchoMQError(f"{call.what}: {where(config)} answered {str(error)!r}")
 
 
 _clients: dict[str, Client] = {}
@@ -310,5 +288,3 @@ def _after_fork() -> None:
 
 setting_changed.connect(_forget)
 os.register_at_fork(after_in_child=_after_fork)
-
-__all__ = ["Client", "TimeoutError", "client", "parameters", "server_version", "translate", "where"]

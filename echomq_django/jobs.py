@@ -8,18 +8,20 @@ import itertools
 import logging
 import os
 import random
+import secrets
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
-from . import conf, connection, ids, keys, payload, retries, transitions
+from . import conf, connection, failure, ids, keys, payload, retries, transitions
 from .connection import Client
 from .exceptions import EchoMQError, JobGone, LeaseLost, PayloadError, WrongPlace
 from .job import Claim, ErrorRecord, Job, Location, minted_ms
@@ -120,6 +122,7 @@ def enqueue_on_commit(
     raised from the commit, when the rows are already there: Django then skips the hooks registered after this one.
     """
     options = _options(delay, at, priority, name, max_attempts)
+    keys.of(queue), conf.alias(using)  # what is wrong with these is better said now than from the commit
     body = _encoded(queue, data)
     job_id = ids.mint()
 
@@ -184,7 +187,10 @@ def _at_ms(at: datetime) -> int:
     return round(at.timestamp() * 1000)
 
 
-_known: set[tuple[str, str]] = set()
+REGISTER_EVERY = 10.0
+"""Seconds after which a queue is registered again: the server may have been emptied."""
+
+_registered: WeakKeyDictionary[Client, dict[str, float]] = WeakKeyDictionary()
 
 
 def _admit(
@@ -194,9 +200,7 @@ def _admit(
     queue_keys = keys.of(queue)
     client = connection.client(using)
     job_ids = [ids.mint() for _ in bodies] if named is None else [ids.check_job(each) for each in named]
-    if (using, queue) not in _known:
-        client.run(transitions.register(queue))
-        _known.add((using, queue))
+    _register(client, queue)
     words = client.run(_admission(queue_keys, job_ids, bodies, options))
     while named is None and DUPLICATE in words:
         again = [at for at, word in enumerate(words) if word == DUPLICATE]
@@ -210,11 +214,20 @@ def _admit(
     return [Enqueued(job_id, word) for job_id, word in zip(job_ids, words, strict=True)]
 
 
+def _register(client: Client, queue: str) -> None:
+    """Make the queue known to whoever lists queues, now and then."""
+    registered = _registered.setdefault(client, {})
+    now = time.monotonic()
+    if now - registered.get(queue, -REGISTER_EVERY) >= REGISTER_EVERY:
+        client.run(transitions.register(queue))
+        registered[queue] = now
+
+
 def _admission(
     queue_keys: keys.QueueKeys, job_ids: Sequence[str], bodies: Sequence[bytes], options: dict[str, Any]
 ) -> transitions.Call[list[str]]:
     jobs = [value for job in zip(job_ids, bodies, strict=True) for value in job]
-    return transitions.enqueue(queue_keys, jobs, receipt=ids.mint("ENQ"), **options)
+    return transitions.enqueue(queue_keys, jobs, receipt=secrets.token_hex(12), **options)
 
 
 # --- claims ----------------------------------------------------------------------------------------------------
@@ -265,15 +278,17 @@ def retry(
     """
     config = conf.alias(using).queue(claim.queue)
     delay_ms = backoff_ms(config, claim.attempt) if delay is None else _delay_ms(delay)
-    reason = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
-    kind = "error" if isinstance(error, str) else f"{type(error).__module__}.{type(error).__qualname__}"
-    entry = ErrorRecord(kind, reason, "", claim.attempt, claim.owner.rpartition(":")[0], 0, 0)
+    if isinstance(error, str):
+        kind, reason, trace = "error", failure.printable(error)[: failure.MESSAGE_LIMIT], ""
+    else:
+        kind, reason, trace = failure.kind(error), failure.message(error), failure.trace(error)
+    entry = ErrorRecord(kind, reason, trace, claim.attempt, claim.owner.rpartition(":")[0], 0, 0)
     call = transitions.retry(
         keys.of(claim.queue),
         claim,
         delay_ms=delay_ms,
         maximum=max_attempts or claim.max_attempts or config.max_attempts,
-        reason=reason.encode(errors="backslashreplace").decode()[:1000],
+        reason=reason,
         entry=entry.dump(),
     )
     word, sent_before = connection.client(using).settle(call)
@@ -326,7 +341,7 @@ def promote(queue: str, limit: int = transitions.PROMOTIONS, *, using: str = con
 
 def reap(queue: str, limit: int = 100, *, using: str = conf.DEFAULT_ALIAS) -> Reaped:
     """Take back jobs whose lease ran out, at most 500; what became of them."""
-    config = conf.alias(using).queue(queue)
+    config, queue_keys = conf.alias(using).queue(queue), keys.of(queue)
     client = connection.client(using)
     # A call that a paused server carries out much later would come before its live workers can extend.
     asked = time.monotonic()
@@ -334,7 +349,7 @@ def reap(queue: str, limit: int = 100, *, using: str = conf.DEFAULT_ALIAS) -> Re
     if time.monotonic() - asked > config.lease / 2:
         return Reaped(waiting=True, pending=0, schedule=0, dead=0, quarantined=0)
     call = transitions.reap(
-        keys.of(queue),
+        queue_keys,
         limit=_limit(limit),
         lease_ms=config.lease_ms,
         backoff_ms=[round(longest_backoff(config, crash) * 1000) for crash in range(1, config.max_crashes)],

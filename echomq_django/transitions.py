@@ -41,6 +41,8 @@ class Call(Generic[T]):
     commands: tuple[Command, ...]
     parse: Callable[[Sequence[Any]], T]
     resend: bool = False
+    bears_wrong_types: bool = False
+    """Whether `parse` takes a WRONGTYPE error for a reply: a page is not lost for one broken row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -571,9 +573,10 @@ def get(keys: QueueKeys, job_id: str) -> Call[Job | None]:
     """Read one job whole, with its place and its error records; None when its row is missing."""
 
     def parse(replies: Sequence[Any]) -> Job | None:
-        row, errors, *scores = replies
-        if not row:
+        reply, errors, *scores = replies
+        if not isinstance(reply, Exception) and not reply:
             return None
+        row, errors = _row(reply), [] if isinstance(errors, Exception) else errors
         location, score = _where(scores)
         if location is None and row.get(b"group") and row.get(b"state") == b"pending":
             location = Location.PENDING  # it waits in its lane
@@ -586,8 +589,9 @@ def get(keys: QueueKeys, job_id: str) -> Call[Job | None]:
             ("LRANGE", keys.errors(job_id), 0, -1),
             *(("ZSCORE", _place(keys, location), job_id) for location in Location),
         ),
-        lambda replies: parse([dict(_pairs(replies[0])), *replies[1:]]),
-        True,
+        parse,
+        resend=True,
+        bears_wrong_types=True,
     )
 
 
@@ -616,12 +620,12 @@ def rows(keys: QueueKeys, location: Location, listed: Sequence[tuple[str, float]
 
     def parse(replies: Sequence[Any]) -> list[Job]:
         return [
-            Job.load(keys.queue, job_id, dict(_pairs(row)), location, score)
-            for (job_id, score), row in zip(listed, replies, strict=True)
+            Job.load(keys.queue, job_id, _row(reply), location, score)
+            for (job_id, score), reply in zip(listed, replies, strict=True)
         ]
 
     commands = tuple(("HGETALL", keys.row(job_id)) for job_id, _ in listed)
-    return Call(f"read rows of queue {keys.queue!r}", commands, parse, True)
+    return Call(f"read rows of queue {keys.queue!r}", commands, parse, resend=True, bears_wrong_types=True)
 
 
 def before(keys: QueueKeys, location: Location, *, cutoff_ms: int | None, size: int) -> Call[list[str]]:
@@ -636,8 +640,8 @@ def before(keys: QueueKeys, location: Location, *, cutoff_ms: int | None, size: 
 
 
 def heads(keys: QueueKeys) -> Call[tuple[int, list[str]]]:
-    """Give the server's time, ms, and the first pending job of each priority; there are at most 201 of these."""
-    commands = tuple(("ZRANGE", keys.pending, score, score, "BYSCORE", "LIMIT", 0, 1) for score in range(-100, 101))
+    """Give the server's time, ms, and the first pending jobs of each priority; there are at most 201 of these."""
+    commands = tuple(("ZRANGE", keys.pending, score, score, "BYSCORE", "LIMIT", 0, 5) for score in range(-100, 101))
     return Call(
         f"look at the heads of queue {keys.queue!r}",
         (("TIME",), *commands),
@@ -688,3 +692,8 @@ def _pairs(flat: Sequence[Any]) -> Iterable[tuple[Any, Any]]:
 def _shown(job_id: bytes) -> str:
     # Anything can be put into a place by hand, and must not keep the others from being seen.
     return job_id.decode(errors="backslashreplace")
+
+
+def _row(reply: Any) -> dict[bytes, bytes]:
+    """Read a row; one of a wrong type has no fields."""
+    return {} if isinstance(reply, Exception) else dict(_pairs(reply))

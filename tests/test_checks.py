@@ -12,7 +12,7 @@ from django.core import checks
 from django.core.management import call_command
 from django.core.management.base import SystemCheckError
 
-from echomq_django import connection, embedded, keys
+from echomq_django import connection, embedded, fence, keys
 from tests.server import dump
 
 SECRET = "p@:/#%"
@@ -210,7 +210,7 @@ def test_a_server_of_another_wire_version_is_a_warning(durable: embedded.Private
 def test_a_server_that_is_too_old_is_a_warning(
     durable: embedded.PrivateServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "server_version", lambda line: (6, 2, 14))
+    monkeypatch.setattr(fence, "server_version", lambda line: (6, 2, 14))
     said = found(deploy=True)
     assert said.keys() == {"echomq.W002"}
     assert "6.2.14" in said["echomq.W002"]

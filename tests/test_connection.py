@@ -38,7 +38,7 @@ Start = Callable[..., embedded.PrivateServer]
 
 @pytest.fixture(autouse=True)
 def _forget_known_queues() -> None:
-    jobs._known.clear()
+    jobs._registered.clear()
 
 
 @contextmanager
@@ -366,6 +366,10 @@ def test_a_user_who_may_not_see_the_fence_can_still_work(client: redis.Redis, ur
         "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
         "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
         "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)",
+        "READONLY You can't write against a read only replica.",
+        "CLUSTERDOWN The cluster is down",
+        "TRYAGAIN Multiple keys request during rehashing of slot",
+        "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
     ],
 )
 def test_a_server_that_does_not_serve_now_is_unavailable_and_has_done_nothing(
@@ -747,3 +751,55 @@ def test_a_server_with_no_room_for_another_client_has_done_nothing(private_serve
         with client_of(server.url) as ours, pytest.raises(ServerUnavailable) as caught:
             ours.run(transitions.claim(MAIL, limit=1, lease_ms=1, owner="w:1"))
     assert not caught.value.unknown
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_server_that_became_a_replica_is_unavailable(private_server: Start, settings: Any) -> None:
+    server = private_server()
+    settings.ECHOMQ = {"default": {"LOCATION": server.url}}
+    jobs.enqueue("mail", b"first")
+    with redis.Redis.from_url(server.url) as plain:
+        plain.replicaof("127.0.0.1", 1)
+        for move in (lambda: jobs.enqueue("mail", b"second"), lambda: jobs.claim("mail")):
+            with pytest.raises(ServerUnavailable) as caught:
+                move()
+            assert not caught.value.unknown
+        plain.replicaof("NO", "ONE")
+    assert [claim.payload for claim in jobs.claim("mail", 5)] == [b"first"]
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("queue", ["ZOOM", "LOADING", "BUSY-mail", "maxmemory"])
+def test_the_name_of_a_queue_is_not_taken_for_the_kind_of_an_error(client: redis.Redis, queue: str) -> None:
+    client.set(keys.of(queue).pending, "no sorted set")
+    with pytest.raises(EchoMQError, match="WRONGTYPE") as caught:
+        jobs.enqueue(queue, b"payload")
+    assert type(caught.value) is EchoMQError
+
+
+def test_a_server_that_was_busy_while_we_connected_is_fenced_all_the_same(private_server: Start, settings: Any) -> None:
+    server = private_server(config={"busy-reply-threshold": "50"})
+    settings.ECHOMQ = {"default": {"LOCATION": server.url}}
+
+    def spin() -> None:
+        with redis.Redis.from_url(server.url) as plain, pytest.raises(redis.ResponseError):
+            plain.eval("while true do end", 0)
+
+    with redis.Redis.from_url(server.url) as plain:
+        plain.set(keys.VERSION, "echomq:2.4.2")
+        before = dump(plain)
+        spinner = threading.Thread(target=spin)
+        spinner.start()
+        time.sleep(0.3)
+        killer = threading.Timer(1, plain.execute_command, ["SCRIPT KILL"])
+        killer.start()
+        with pytest.raises(WireVersionMismatch):
+            jobs.enqueue("mail", b"payload")
+        killer.join()
+        spinner.join()
+        assert dump(plain) == before
+
+
+@pytest.mark.parametrize("url", ["redis://me:12/secret@somewhere/0", "redis://:12/secret@somewhere/0"])
+def test_a_password_with_a_slash_is_not_shown(url: str) -> None:
+    assert "secret" not in connection.where(AliasConfig("default", url))

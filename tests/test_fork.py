@@ -150,3 +150,41 @@ assert os.waitpid(pid, 0)[1] == 0
 print(json.dumps(number()))
 """)
     assert before == after
+
+
+@pytest.fixture
+def twin(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Give a function that makes this process mint as another one does: same node, same clock, same start."""
+    monkeypatch.setattr(ids.secrets, "randbelow", lambda limit: 0)
+
+    def become() -> None:
+        monkeypatch.setattr(ids, "_mint", ids.Mint(node=5, clock=lambda: 1_800_000_000.0))
+
+    become()
+    return become
+
+
+def test_ids_that_another_process_has_minted_too_are_minted_again(client: redis.Redis, twin: Any) -> None:
+    first = [jobs.enqueue("mail", f"first {number}") for number in range(20)]
+    twin()
+    second = [jobs.enqueue("mail", f"second {number}") for number in range(20)]
+    assert {each.status for each in (*first, *second)} == {"enqueued"}
+    assert stored(client) == {
+        **{each.id: f"first {number}".encode() for number, each in enumerate(first)},
+        **{each.id: f"second {number}".encode() for number, each in enumerate(second)},
+    }
+    assert len({each.id for each in (*first, *second)}) == 40
+
+
+@pytest.mark.parametrize("sizes", [(3, 3), (1200, 700), (700, 1200), (3, 1)])
+def test_ids_of_many_jobs_that_another_process_has_minted_too_are_minted_again(
+    client: redis.Redis, twin: Any, sizes: tuple[int, int]
+) -> None:
+    first = jobs.enqueue_many("mail", [f"first {number}" for number in range(sizes[0])])
+    twin()
+    second = jobs.enqueue_many("mail", [f"second {number}" for number in range(sizes[1])])
+    assert {each.status for each in (*first, *second)} == {"enqueued"}
+    held = stored(client)
+    assert len(held) == sum(sizes)
+    assert [held[each.id] for each in first] == [f"first {number}".encode() for number in range(sizes[0])]
+    assert [held[each.id] for each in second] == [f"second {number}".encode() for number in range(sizes[1])]

@@ -43,7 +43,7 @@ NEW_YORK, KATHMANDU = ZoneInfo("America/New_York"), ZoneInfo("Asia/Kathmandu")
 @pytest.fixture(autouse=True)
 def _forget_known_queues() -> None:
     """Forget which queues were registered: the server is empty again."""
-    jobs._known.clear()
+    jobs._registered.clear()
 
 
 def now_ms(client: redis.Redis) -> int:
@@ -1026,3 +1026,52 @@ def test_the_error_of_a_full_server_names_the_queue_and_what_to_do(
     settings.ECHOMQ = {"default": {"LOCATION": server.url}}
     with pytest.raises(QueueFull, match=r"queue 'mail'.*let workers drain it, or raise it"):
         jobs.enqueue("mail", b"payload")
+
+
+class Unsayable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+def test_an_error_that_cannot_say_what_it_is_can_be_stored() -> None:
+    claim = a_claim()
+    assert jobs.retry(claim, Unsayable(), delay=60) is Location.SCHEDULE
+    assert "Unsayable" in jobs.get("mail", claim.id).last_error
+
+
+def test_a_page_shows_jobs_whose_rows_are_of_a_wrong_type(client: redis.Redis) -> None:
+    dead = bury(client, 3)
+    client.delete(MAIL.row(dead[1]))
+    client.set(MAIL.row(dead[1]), "no hash")
+    assert in_place("dead") == dead[::-1]
+
+
+def test_a_junk_id_in_pending_does_not_hide_the_oldest_job(client: redis.Redis) -> None:
+    jobs.enqueue("mail", b"payload")
+    client.zadd(MAIL.pending, {"!junk": 0})
+    assert jobs.oldest_pending_age("mail") is not None
+
+
+def test_a_queue_is_listed_again_after_the_server_was_emptied(
+    client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs.enqueue("invoices", b"")
+    client.flushdb()
+    monkeypatch.setattr(jobs, "REGISTER_EVERY", 0.0)
+    jobs.enqueue("invoices", b"")
+    assert "invoices" in jobs.queues()
+
+
+def test_a_junk_id_in_a_place_can_be_seen_and_removed(client: redis.Redis) -> None:
+    jobs.enqueue("mail", b"payload")
+    client.zadd(MAIL.dead, {"!junk": 5})
+    [job] = jobs.page("mail", "dead")
+    assert job.id == "!junk"
+    assert jobs.remove_all("mail", "dead") == 1
+    assert jobs.counts("mail").dead == 0
+
+
+def test_a_bad_queue_name_is_refused_by_reap_before_a_server_is_asked(client: redis.Redis) -> None:
+    with pytest.raises(InvalidQueueName):
+        jobs.reap("no queue")
+    assert dump(client) == {}

@@ -11,7 +11,7 @@ from django.contrib.auth.models import Group
 from django.db import connections, transaction
 
 from echomq_django import embedded, ids, jobs, keys
-from echomq_django.exceptions import EchoMQError, JobGone, PayloadError, QueueFull, ServerUnavailable
+from echomq_django.exceptions import EchoMQError, InvalidQueueName, JobGone, PayloadError, QueueFull, ServerUnavailable
 from tests.server import dump
 
 MAIL = keys.of("mail")
@@ -195,3 +195,13 @@ def test_an_id_that_another_process_has_minted_meanwhile_is_not_taken_for_our_jo
 
 def test_the_id_is_a_branded_one() -> None:
     assert ids.check_job(promise_and_roll_back())
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_wrong_queue_and_a_wrong_server_are_said_before_the_commit() -> None:
+    with transaction.atomic():
+        with pytest.raises(InvalidQueueName):
+            jobs.enqueue_on_commit("no queue", b"")
+        with pytest.raises(Exception, match="nowhere"):
+            jobs.enqueue_on_commit("mail", b"", using="nowhere")
+        transaction.set_rollback(True)

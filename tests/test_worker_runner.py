@@ -11,6 +11,7 @@ import pytest
 from django.db import OperationalError, ProgrammingError, connections, transaction
 from django.db.backends.sqlite3.base import DatabaseWrapper
 
+from echomq_django import failure as failures
 from echomq_django import jobs
 from echomq_django.exceptions import PayloadError
 from echomq_django.job import Claim, ErrorRecord
@@ -109,7 +110,7 @@ def test_a_handler_that_recurses_for_ever_fails_and_its_traceback_is_cut() -> No
     outcome = run(deeper)
     assert isinstance(outcome, Fail)
     assert outcome.error.error == "builtins.RecursionError"
-    assert len(outcome.error.traceback) < runner.TRACEBACK_LIMIT + 100
+    assert len(outcome.error.traceback) < failures.TRACEBACK_LIMIT + 100
 
 
 def test_a_keyboard_interrupt_is_not_caught() -> None:
@@ -137,8 +138,8 @@ def test_half_characters_and_nul_are_escaped() -> None:
 
 def test_a_long_message_is_cut_and_the_traceback_keeps_both_ends() -> None:
     record = failure(ValueError("x" * 5_000_000 + "the end")).error
-    assert len(record.message) == runner.MESSAGE_LIMIT
-    assert len(record.traceback) < runner.TRACEBACK_LIMIT + 100
+    assert len(record.message) == failures.MESSAGE_LIMIT
+    assert len(record.traceback) < failures.TRACEBACK_LIMIT + 100
     assert record.traceback.startswith("Traceback")
     assert record.traceback.rstrip().endswith("the end")
     assert "characters left out" in record.traceback
@@ -146,7 +147,7 @@ def test_a_long_message_is_cut_and_the_traceback_keeps_both_ends() -> None:
 
 def test_a_traceback_of_the_limit_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = failure(ValueError("x")).error.traceback
-    monkeypatch.setattr(runner, "TRACEBACK_LIMIT", len(whole))
+    monkeypatch.setattr(failures, "TRACEBACK_LIMIT", len(whole))
     assert failure(ValueError("x")).error.traceback == whole
 
 

@@ -2,7 +2,6 @@
 
 import logging
 import time
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -10,16 +9,13 @@ from typing import Any
 from django.db import close_old_connections, connections, reset_queries
 from django.utils.module_loading import import_string
 
-from echomq_django import payload, retries
+from echomq_django import failure, payload, retries
 from echomq_django.exceptions import PayloadError
 from echomq_django.job import ErrorRecord
 
 from .held import HeldJob
 
 logger = logging.getLogger("echomq_django.worker")
-
-TRACEBACK_LIMIT = 16_000
-MESSAGE_LIMIT = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +79,10 @@ def run(job: HeldJob, handler_path: str, budget: int) -> Outcome:
 
 def failed(job: HeldJob, started: float, error: BaseException) -> Fail:
     """Describe a failed attempt. An undecodable payload will be no better the next time."""
-    kind = f"{type(error).__module__}.{type(error).__qualname__}"
     undecodable = isinstance(error, PayloadError) and _is_undecodable(job)
-    return Fail(_record(job, started, kind, _message(error), _traceback(error)), bury=undecodable)
+    return Fail(
+        _record(job, started, failure.kind(error), failure.message(error), failure.trace(error)), bury=undecodable
+    )
 
 
 def _is_undecodable(job: HeldJob) -> bool:
@@ -100,9 +97,9 @@ def _is_undecodable(job: HeldJob) -> bool:
 def _unknown(job: HeldJob, started: float, handler_path: str, error: Exception) -> Outcome:
     """Put off a job whose handler cannot be imported here: during a deploy old workers meet new jobs."""
     age = (job.claim.deferred_ms or 0) / 1000
-    reason = f"handler {handler_path!r} cannot be imported: {_message(error)}"
+    reason = f"handler {handler_path!r} cannot be imported: {failure.message(error)}"
     if age >= retries.DEFER_LIMIT:
-        return Fail(_record(job, started, "unknown", reason, _traceback(error)), bury=True)
+        return Fail(_record(job, started, "unknown", reason, failure.trace(error)), bury=True)
     return Defer(reason, retries.deferral(age))
 
 
@@ -116,30 +113,6 @@ def _record(job: HeldJob, started: float, kind: str, message: str, trace: str) -
         started_at=int(started * 1000),
         finished_at=int(time.time() * 1000),
     )
-
-
-def _message(error: BaseException) -> str:
-    try:
-        text = f"{type(error).__name__}: {error}"
-    except Exception as worse:
-        text = f"{type(error).__name__} (its text cannot be had: {type(worse).__name__})"
-    return _printable(text)[:MESSAGE_LIMIT]
-
-
-def _traceback(error: BaseException) -> str:
-    try:
-        text = _printable("".join(traceback.format_exception(error)))
-    except Exception as worse:
-        return f"(the traceback cannot be had: {type(worse).__name__})"
-    if len(text) <= TRACEBACK_LIMIT:
-        return text
-    half = TRACEBACK_LIMIT // 2
-    return f"{text[:half]}\n… {len(text) - TRACEBACK_LIMIT} characters left out …\n{text[-half:]}"
-
-
-def _printable(text: str) -> str:
-    """Escape half characters, and NUL, which some databases refuse."""
-    return text.encode(errors="backslashreplace").decode().replace("\0", "\\x00")
 
 
 def _clean_before() -> frozenset[str]:
