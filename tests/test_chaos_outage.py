@@ -28,6 +28,8 @@ def outage(here: Fleet, kind: str, seconds: float) -> Iterator[None]:
             here.server.kill()
         case "paused":
             os.kill(here.server.pid, signal.SIGSTOP)
+        case "read only":
+            here.client.replicaof("127.0.0.1", 1)
         case "without replicas":
             here.client.config_set("min-replicas-to-write", 1)
     try:
@@ -39,6 +41,8 @@ def outage(here: Fleet, kind: str, seconds: float) -> Iterator[None]:
                 here.server.restart()
             case "paused":
                 os.kill(here.server.pid, signal.SIGCONT)
+            case "read only":
+                here.client.replicaof("NO", "ONE")
             case "without replicas":
                 here.client.config_set("min-replicas-to-write", 0)
 
@@ -50,7 +54,7 @@ def ledger_has(here: Fleet, job: str) -> Callable[[], bool]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "seconds"),
-    [("killed", 1), ("killed", 10), ("paused", 1), ("paused", 10), ("without replicas", 5)],
+    [("killed", 1), ("killed", 10), ("paused", 1), ("paused", 10), ("read only", 5), ("without replicas", 5)],
 )
 def test_workers_are_at_work_again_soon_after_the_server_was_away(
     fleet: Callable[..., Fleet], kind: str, seconds: int
