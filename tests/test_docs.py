@@ -13,9 +13,8 @@ import pytest
 from django.core.management import load_command_class
 from django.core.management.base import BaseCommand
 
-from echomq_django import conf, connection, exceptions, jobs, keys, scripts, transitions
+from echomq_django import conf, connection, exceptions, failure, jobs, keys, scripts, transitions
 from echomq_django.job import Job, Location
-from echomq_django.worker.runner import TRACEBACK_LIMIT
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -192,7 +191,7 @@ def test_the_times_and_bounds_in_the_reference_are_those_of_the_code():
     assert f"sending for\n{connection.RESEND_FOR:g} s" in text
     assert f"at most {transitions.ERRORS_KEPT};" in text
     assert f"sent again for {connection.RESEND_FOR:g} s" in read("jobs")
-    assert f"at most {TRACEBACK_LIMIT:,}\ncharacters" in text
+    assert f"at most {failure.TRACEBACK_LIMIT:,}\ncharacters" in text
 
 
 def test_every_field_of_a_row_is_documented():
