@@ -195,7 +195,10 @@ class Client:
         script = scripts.BY_SHA[command[1]]
         reply: Any = None
         for _ in range(100):
-            _, reply = self.exchange((("SCRIPT", "LOAD", script.source), command))
+            try:
+                _, reply = self.exchange((("SCRIPT", "LOAD", script.source), command))
+            except ServerUnavailable as error:
+                return error  # the other replies of its round trip have come, and count
             if not isinstance(reply, NoScriptError):
                 break
         return reply

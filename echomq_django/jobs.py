@@ -200,8 +200,8 @@ def _admit(
     queue_keys = keys.of(queue)
     client = connection.client(using)
     job_ids = [ids.mint() for _ in bodies] if named is None else [ids.check_job(each) for each in named]
-    _register(client, queue)
     words = client.run(_admission(queue_keys, job_ids, bodies, options))
+    _register(client, queue)
     while named is None and DUPLICATE in words:
         again = [at for at, word in enumerate(words) if word == DUPLICATE]
         for at in again:
@@ -219,8 +219,12 @@ def _register(client: Client, queue: str) -> None:
     registered = _registered.setdefault(client, {})
     now = time.monotonic()
     if now - registered.get(queue, -REGISTER_EVERY) >= REGISTER_EVERY:
-        client.run(transitions.register(queue))
         registered[queue] = now
+        try:
+            client.run(transitions.register(queue))
+        except EchoMQError as error:
+            # The jobs are stored, and that is what was asked for.
+            logger.warning("queue %r will not be listed for now: %s", queue, error)
 
 
 def _admission(

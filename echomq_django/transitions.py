@@ -25,6 +25,9 @@ PROMOTIONS = 100
 ERRORS_KEPT = 25
 """How many error records a job keeps."""
 
+ANNOUNCE_EVERY_MS = 5_000
+"""How often a worker says that it lives."""
+
 RECEIPT_TTL_MS = 10_000
 """How long an enqueue may be sent again and be recognised; much longer than any client goes on trying."""
 
@@ -102,6 +105,11 @@ class WorkerInfo:
     id: str
     silent_ms: int
     facts: dict[str, str]
+
+    @property
+    def alive(self) -> bool:
+        """Say whether it was heard within three of its beats."""
+        return self.silent_ms < 3 * ANNOUNCE_EVERY_MS
 
 
 def _first(replies: Sequence[Any]) -> Any:

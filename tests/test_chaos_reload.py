@@ -80,3 +80,13 @@ def test_a_signal_ends_the_reloader_and_its_worker_when_the_job_is_done(
     here.nobody_is_left(worker)
     assert [entry.mark for entry in here.ledger()] == ["version-1", "start", "end"]
     here.conserved(1)
+
+
+@pytest.mark.slow
+def test_a_signal_that_comes_during_a_reload_ends_it(reloading: tuple[Fleet, Program]) -> None:
+    here, worker = reloading
+    change(here, worker)
+    worker.send(signal.SIGTERM)
+    here.open("gate")
+    assert worker.wait(20) in (0, 128 + signal.SIGTERM)
+    here.nobody_is_left(worker)

@@ -105,3 +105,19 @@ def test_what_jobs_do_after_the_signal_is_stored(fleet: Callable[..., Fleet], pr
     [failed] = jobs.page(QUEUE, "schedule")
     assert (failed.id, failed.last_error) == (fails, "RuntimeError: told to fail")
     here.conserved(5)
+
+
+@pytest.mark.slow
+@BOTH
+def test_a_second_signal_ends_a_supervisor_and_its_processes_at_once(
+    fleet: Callable[..., Fleet], number: signal.Signals
+) -> None:
+    here = fleet(LEASE=600)
+    worker = here.worker("--shutdown-timeout", 600, "--processes", 2)
+    job = here.enqueue(["wait", "never"])
+    here.started(job)
+    worker.send(number)
+    here.until(lambda: stopping(worker), "it has heard")
+    worker.send(number)
+    assert worker.wait() == 128 + number
+    here.nobody_is_left(worker)

@@ -29,6 +29,7 @@ from echomq_django.exceptions import (
     ServerUnavailable,
     WireVersionMismatch,
 )
+from tests.lossy import lossy
 from tests.server import dump
 
 MAIL = keys.of("mail")
@@ -803,3 +804,19 @@ def test_a_server_that_was_busy_while_we_connected_is_fenced_all_the_same(privat
 @pytest.mark.parametrize("url", ["redis://me:12/secret@somewhere/0", "redis://:12/secret@somewhere/0"])
 def test_a_password_with_a_slash_is_not_shown(url: str) -> None:
     assert "secret" not in connection.where(AliasConfig("default", url))
+
+
+def test_a_script_that_cannot_be_loaded_does_not_hide_what_the_round_trip_has_done(
+    client: redis.Redis, url: str
+) -> None:
+    client.script_flush()
+    client.script_load(scripts.claim.source)
+    jobs.enqueue("mail", b"payload")
+    client.script_flush()
+    client.script_load(scripts.claim.source)
+    with lossy(url) as proxy, client_of(proxy.url) as ours:
+        proxy.lose("SCRIPT", 1)
+        claim = transitions.claim(MAIL, limit=1, lease_ms=30_000, owner="h:1:a:1")
+        claimed, promoted = ours.attempt([claim, transitions.promote(MAIL)])
+        assert [each.payload for each in claimed.claims] == [b"payload"]
+        assert isinstance(promoted, ServerUnavailable)

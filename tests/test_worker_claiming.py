@@ -347,3 +347,35 @@ def test_lost_replies_to_claims_cost_no_job_a_second_run_or_a_lease(
     counts = jobs.counts("default")
     assert (counts.pending, counts.active, counts.completed) == (0, 0, 50)
     assert any("whose reply was lost" in message for message in told(caplog, logging.INFO))
+
+
+def test_a_lost_claim_that_straddles_two_pages_of_active_is_found_whole(
+    desk: Callable[..., Desk], proxy: Lossy, client: redis.Redis
+) -> None:
+    fill("a", number=1200)
+    jobs.claim("a", 498, lease=1000)
+    one = desk("a")
+    proxy.lose(scripts.claim.sha)
+    one.turn(4)
+    one.turn(0)
+    one.turn(0)
+    assert one.take() == {"a": 4}
+
+
+def test_max_jobs_is_exact_although_replies_to_claims_are_lost(bench: Bench, proxy: Lossy) -> None:
+    fill("default", number=40)
+    proxy.lose(scripts.claim.sha, 3)
+    worker = bench.worker(max_jobs=5)
+    worker.join()
+    assert len(ledger.runs) == 5
+
+
+def test_a_stop_while_a_claims_reply_is_lost_leaves_no_job_to_its_lease(bench: Bench, proxy: Lossy) -> None:
+    fill("default", number=4)
+    worker = None
+    proxy.lose(scripts.claim.sha, 1, CLOSE, meanwhile=lambda: until(lambda: worker).stop())
+    worker = bench.worker()
+    worker.join()
+    counts = jobs.counts("default")
+    assert counts.active == 0
+    assert counts.pending + len(ledger.runs) == 4

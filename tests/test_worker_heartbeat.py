@@ -10,7 +10,7 @@ import redis
 
 from echomq_django import conf, jobs, keys, scripts, transitions
 from echomq_django.connection import client as shared_client
-from echomq_django.exceptions import LeaseLost, ServerUnavailable
+from echomq_django.exceptions import EchoMQError, LeaseLost, ServerUnavailable
 from echomq_django.worker.heartbeat import Heartbeat
 from echomq_django.worker.held import HeldJob
 from tests.handlers import Bench, until
@@ -283,3 +283,21 @@ def test_a_held_job_survives_many_leases(bench: Bench, heartbeat: Any, client: r
     beating.start()
     until(lambda: float(client.zscore(DEFAULT.active, job.id)) > first + 1_000)
     assert shared_client().run(transitions.lapsed(DEFAULT)).expired == 0
+
+
+@pytest.mark.parametrize("broken", [0, 1])
+def test_a_queue_that_answers_an_error_does_not_keep_the_others_from_being_extended(
+    client: redis.Redis, broken: int
+) -> None:
+    heartbeat = Heartbeat(conf.alias(), ("default", "mail"))
+    jobs.enqueue("default", b"")
+    jobs.enqueue("mail", b"")
+    held = [HeldJob(claim, time.monotonic()) for queue in ("default", "mail") for claim in jobs.claim(queue)]
+    heartbeat.hold(held)
+    active = [keys.of(job.queue).active for job in held]
+    client.zadd(active[1 - broken], {held[1 - broken].id: 1})
+    client.delete(active[broken])
+    client.set(active[broken], "no sorted set")
+    with pytest.raises(EchoMQError, match="WRONGTYPE"):
+        heartbeat.beat()
+    assert client.zscore(active[1 - broken], held[1 - broken].id) > 1

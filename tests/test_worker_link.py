@@ -17,6 +17,7 @@ from echomq_django.job import Location
 from echomq_django.worker.held import HeldJob
 from echomq_django.worker.process import WORN_OUT
 from tests.handlers import Bench, Gate, ledger, told, until
+from tests.lossy import CLOSE, lossy
 from tests.server import dump
 
 DEFAULT, MAIL = keys.of("default"), keys.of("mail")
@@ -454,7 +455,10 @@ def primary_again(plain: redis.Redis) -> None:
     plain.execute_command("REPLICAOF", "NO", "ONE")
 
 
-REFUSALS = [pytest.param(no_replicas, replicas_again, id="NOREPLICAS")]
+REFUSALS = [
+    pytest.param(no_replicas, replicas_again, id="NOREPLICAS"),
+    pytest.param(read_only, primary_again, id="READONLY"),
+]
 
 
 @pytest.mark.parametrize(("turn", "back"), REFUSALS)
@@ -764,3 +768,51 @@ def test_a_worker_leaves_no_connection_and_no_thread(bench: Bench, client: redis
     connection.client().close()
     until(lambda: len(client.client_list()) == 1)
     assert json.dumps(worker.link.tally) == '"5 completed"'
+
+
+def test_a_job_that_was_done_is_not_given_back_because_its_report_was_unread(
+    bench: Bench, url: str, client: redis.Redis
+) -> None:
+    for script in scripts.ALL:
+        client.script_load(script.source)
+    with lossy(url) as proxy:
+        bench.at(proxy.url, timeout=0.5)
+        gate = Gate()
+        ledger.do = gate.wait
+        worker = bench.worker(concurrency=1, shutdown_timeout=0.05)
+        worker.link._prefetch = lambda: 1
+        jobs.enqueue_many("default", ["job"] * 2)
+        until(lambda: jobs.counts("default").active == 2 and ledger.running == 1)
+
+        def meanwhile() -> None:
+            gate.open()
+            until(lambda: not worker.link._inbox.empty())
+            time.sleep(0.1)
+
+        proxy.lose(scripts.release.sha, 1, CLOSE, meanwhile=meanwhile)
+        worker.stop()
+        worker.join()
+        assert jobs.counts("default", using="default").completed == 1
+        assert places() == {"pending": 1}
+        bench.__exit__()
+        connection.client().close()
+
+
+def test_short_jobs_are_fetched_ahead_and_given_back_at_no_cost_when_long_ones_come(bench: Bench) -> None:
+    gate = Gate()
+    ledger.do = lambda job: gate.wait() if job.payload == b"long" else None
+    worker = bench.worker(concurrency=2)
+    link = worker.link
+    link._mean_job = 0.0001  # as after a thousand jobs that do nothing
+    jobs.enqueue_many("default", ["short"] * 200)
+    until(lambda: len(ledger.ended) == 200)
+    assert link._prefetch() > 0
+    jobs.enqueue_many("default", ["long"] * 300)
+    until(lambda: jobs.counts("default").active > 2, "for jobs to be fetched ahead")
+    until(lambda: jobs.counts("default").active == 2, "for them to be given back")
+    spared = [job.spared for job in jobs.page("default", Location.PENDING, 0, 500)]
+    assert len(spared) == 298
+    assert set(spared) == {0, 1}
+    gate.open()
+    until(lambda: places() == {})
+    assert {job.attempt for job in ledger.runs} == {1}

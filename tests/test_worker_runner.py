@@ -434,3 +434,18 @@ def test_queries_are_not_hoarded_under_debug(database: dict[str, Any], settings:
 def test_a_job_may_use_the_queue_itself() -> None:
     assert run(lambda job: jobs.enqueue("mail", b"child")) == Complete()
     assert jobs.counts("mail").pending == 1
+
+
+def test_inside_a_transaction_of_the_callers_nothing_is_closed(
+    database: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    with transaction.atomic(using="work"):
+        raw = connections["work"].connection
+        insert(held())
+        assert run(insert) == Complete()
+        assert isinstance(failure(ValueError("x")), Fail)
+        assert rows() == 2
+        assert connections["work"].connection is raw
+        transaction.set_rollback(True, using="work")
+    assert rows() == 0
+    assert caplog.records == []

@@ -23,13 +23,16 @@ logger = logging.getLogger("echomq_django.worker")
 PREFETCH_MAX = 200
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Asked:
     """Hold a claim that was sent: for recover, when its reply does not come."""
 
     queue: str
     owner: str
+    share: int
     sent: float
+    seen: bool = False
+    """Whether the server was asked what became of it, and answered."""
 
 
 class Claiming:
@@ -58,6 +61,16 @@ class Claiming:
         return any(self._hot.values())
 
     @property
+    def taken(self) -> int:
+        """Give how many jobs were claimed, with those that a claim whose reply was lost may have brought."""
+        return self.claimed + sum(asked.share for asked in self._lost)
+
+    @property
+    def unseen(self) -> bool:
+        """Say whether there is a claim whose reply was lost and of which nothing is known."""
+        return any(not asked.seen for asked in self._lost)
+
+    @property
     def unsure(self) -> bool:
         """Say whether the server may still hold jobs for us of a claim whose reply was lost."""
         return bool(self._lost)
@@ -79,17 +92,17 @@ class Claiming:
             name = hot.pop()
             share = min(-(-room // (len(hot) + 1)), MAX_BATCH)
             room -= share
-            asked = Asked(name, f"{self._worker}:{next(self._serial)}", time.monotonic())
+            asked = Asked(name, f"{self._worker}:{next(self._serial)}", share, time.monotonic())
             lease_ms = self._config.queue(name).lease_ms
             call = transitions.claim(keys.of(name), limit=share, lease_ms=lease_ms, owner=asked.owner)
-            plan.add(call, self._received(asked, share))
+            plan.add(call, self._received(asked))
 
     def plan_recovery(self, plan: Plan) -> None:
         """Add a look for the jobs of each claim whose reply was lost."""
         for asked in self._lost:
-            self._look(plan, asked, 0)
+            self._look(plan, asked, first=0)
 
-    def _received(self, asked: Asked, share: int) -> Then:
+    def _received(self, asked: Asked) -> Then:
         def then(result: Any) -> None:
             if isinstance(result, ServerUnavailable):
                 if result.unknown:
@@ -98,7 +111,7 @@ class Claiming:
                 logger.error("%s", result)
                 self._hot[asked.queue] = False
             else:
-                self._hot[asked.queue] = not result.paused and (result.left > 0 or len(result.claims) == share)
+                self._hot[asked.queue] = not result.paused and (result.left > 0 or len(result.claims) == asked.share)
                 due = result.due_in_ms
                 self._due[asked.queue] = None if due is None else time.monotonic() + due / 1000
                 self._hold(asked, result.claims)
@@ -115,22 +128,25 @@ class Claiming:
             self._heartbeat.hold(jobs)
             self._begin(jobs)
 
-    def _look(self, plan: Plan, asked: Asked, first: int) -> None:
+    def _look(self, plan: Plan, asked: Asked, first: int, found: int = 0) -> None:
         call = transitions.recover(keys.of(asked.queue), owner=asked.owner, first=first)
-        plan.add(call, self._found(plan, asked, first))
+        plan.add(call, self._looked(plan, asked, first, found))
 
-    def _found(self, plan: Plan, asked: Asked, first: int) -> Then:
+    def _looked(self, plan: Plan, asked: Asked, first: int, found: int) -> Then:
         def then(result: Any) -> None:
             if isinstance(result, EchoMQError):
                 return
             size, claims = result
-            if claims:
-                logger.info("found %d jobs of a claim of queue %r whose reply was lost", len(claims), asked.queue)
-                self._hold(asked, claims)
+            self._hold(asked, claims)
+            in_all = found + len(claims)
+            if size == MAX_BATCH:
+                self._look(plan, asked, first + size, in_all)
+                return
+            asked.seen = True
+            if in_all:
+                logger.info("found %d jobs of a claim of queue %r whose reply was lost", in_all, asked.queue)
             # The claim may arrive late: look until the lease that it would have is over.
-            if claims or time.monotonic() > asked.sent + self._config.queue(asked.queue).lease:
+            if in_all or time.monotonic() > asked.sent + self._config.queue(asked.queue).lease:
                 self._lost.remove(asked)
-            elif size == MAX_BATCH:
-                self._look(plan, asked, first + size)
 
         return then

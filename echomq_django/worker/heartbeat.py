@@ -73,13 +73,19 @@ class Heartbeat:
                 logger.exception("a heartbeat failed")
 
     def beat(self) -> None:
-        """Extend every held job once; EchoMQError when the server cannot be reached."""
+        """Extend every held job once. An error of one queue is raised when the others have had their turn."""
         by_queue: dict[str, list[HeldJob]] = {}
         for job in self.held():
             by_queue.setdefault(job.queue, []).append(job)
+        failed: EchoMQError | None = None
         for queue, jobs in by_queue.items():
             for first in range(0, len(jobs), MAX_BATCH):
-                self._extend(queue, jobs[first : first + MAX_BATCH])
+                try:
+                    self._extend(queue, jobs[first : first + MAX_BATCH])
+                except EchoMQError as error:
+                    failed = error
+        if failed is not None:
+            raise failed
 
     def _extend(self, queue: str, jobs: list[HeldJob]) -> None:
         config = self._config.queue(queue)

@@ -32,7 +32,6 @@ from .waiter import BEAT, Waiter
 
 logger = logging.getLogger("echomq_django.worker")
 
-ANNOUNCE_EVERY = 5.0
 REMEMBERED = 86_400.0
 """Seconds for which a worker that fell silent is listed."""
 
@@ -152,7 +151,7 @@ class Link:
         if self._stopping:
             return 0
         if options.max_jobs is not None:
-            return min(options.concurrency - self._busy, options.max_jobs - self._claiming.claimed)
+            return min(options.concurrency - self._busy, options.max_jobs - self._claiming.taken)
         return options.concurrency + self._prefetch() - self._busy
 
     def _prefetch(self) -> int:
@@ -188,9 +187,11 @@ class Link:
             self.stop(f"it holds more than {options.max_memory} MB", worn_out=True)
         if options.max_idle_time is not None and now - self._last_active > options.max_idle_time:
             self.stop(f"idle for {options.max_idle_time:g} s")
-        if self._busy > options.concurrency and now - self._claiming.last > 1.0:
-            # They were fetched ahead for short jobs, and then came long ones.
+        waited = now - self._claiming.last
+        if self._busy > options.concurrency and waited > 1.0:
+            # They were fetched ahead for short jobs, and then came long ones: others may have room, we fetch no more.
             self._release(self._pool.take_back())
+            self._mean_job = max(self._mean_job, waited)
 
     def _park(self) -> None:
         """Let a waiter wait at the server for each queue that had nothing for the room there is."""
@@ -249,13 +250,13 @@ class Link:
 
     def _announced(self, result: Any) -> None:
         if not isinstance(result, EchoMQError):
-            self._next_announce = time.monotonic() + ANNOUNCE_EVERY
+            self._next_announce = time.monotonic() + transitions.ANNOUNCE_EVERY_MS / 1000
 
     # The end.
 
     def _is_over(self) -> bool:
         if self._stopping:
-            done = not self._busy and not self._settling and self._inbox.empty()
+            done = not self._busy and not self._settling and not self._claiming.unseen and self._inbox.empty()
             return done or time.monotonic() >= self._stop_by
         if self._options.max_jobs is not None and self._claiming.claimed >= self._options.max_jobs and not self._busy:
             self.stop(f"{self._claiming.claimed} jobs were enough", worn_out=True)
@@ -286,9 +287,13 @@ class Link:
         for waiter in self._waiters.values():
             waiter.stop()
         self._pool.close()
+        plan = Plan()
+        # What has ended meanwhile is settled as it ended; only the rest goes back.
+        while not self._inbox.empty():
+            self._take(self._inbox.get(), plan)
+        self._settling.plan(plan)
         for job in self._heartbeat.held():
             self._settling.add(job, Release())
-        plan = Plan()
         self._settling.plan(plan)
         plan.add(transitions.farewell(self._worker), forget)
         self._send(plan)

@@ -50,6 +50,10 @@ class Process:
         """Ask it to finish; safe from any thread and from a signal handler."""
         self._link.stop(why)
 
+    def abort(self, number: int) -> None:
+        """End at once, for a second signal: what runs is left to its lease."""
+        leave(number)
+
     def run(self) -> int:
         """Work until stopped; the exit code."""
         options = self._options
@@ -70,9 +74,19 @@ class Process:
         return WORN_OUT if self._link.worn_out and options.supervisor is not None else 0
 
 
+def leave(number: int) -> None:
+    """End this process at once, with the exit code of a signal."""
+    os._exit(128 + number)
+
+
 @contextmanager
-def signals(stop: Callable[[str], None], *numbers: signal.Signals) -> Iterator[None]:
-    """Turn signals into a stop; the second one ends the process at once.
+def signals(
+    stop: Callable[[str], None],
+    *,
+    again: Callable[[int], None] = leave,
+    numbers: tuple[signal.Signals, ...] = (signal.SIGTERM, signal.SIGINT),
+) -> Iterator[None]:
+    """Turn the first signal into a stop, and leave what each later one does to `again`.
 
     Outside the main thread Python takes no signal handlers: whoever started the thread stops it.
     """
@@ -83,11 +97,11 @@ def signals(stop: Callable[[str], None], *numbers: signal.Signals) -> Iterator[N
 
     def handle(number: int, frame: FrameType | None) -> None:
         if seen:
-            os._exit(128 + number)
-        seen.append(number)
-        stop(signal.Signals(number).name)
+            again(number)
+        else:
+            seen.append(number)
+            stop(signal.Signals(number).name)
 
-    numbers = numbers or (signal.SIGTERM, signal.SIGINT)
     former = {number: signal.signal(number, handle) for number in numbers}
     try:
         yield

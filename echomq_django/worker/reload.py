@@ -28,8 +28,11 @@ def restart_for_ever() -> int:
     """Start this very command as a child, again each time that it asks for it; its last exit code."""
     environment = {**os.environ, autoreload.DJANGO_AUTORELOAD_ENV: "true"}
     child: subprocess.Popen[bytes] | None = None
+    stopped = False
 
     def pass_on(number: int, frame: FrameType | None) -> None:
+        nonlocal stopped
+        stopped = True
         # A Ctrl-C has reached the child already: it is in our process group.
         if child is not None and number == signal.SIGTERM:
             child.send_signal(number)
@@ -37,11 +40,12 @@ def restart_for_ever() -> int:
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, pass_on)
-    while True:
+    while not stopped:
         child = subprocess.Popen(autoreload.get_child_arguments(), env=environment)
         code = child.wait()
-        if code != RELOAD:
-            return code
+        if code != RELOAD or stopped:
+            return 0 if code == RELOAD else code if code >= 0 else 128 - code
+    return 0
 
 
 class Watcher:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import close_old_connections, connections, reset_queries
+from django.db import connections, reset_queries
 from django.utils.module_loading import import_string
 
 from echomq_django import failure, payload, retries
@@ -118,7 +118,7 @@ def _record(job: HeldJob, started: float, kind: str, message: str, trace: str) -
 def _clean_before() -> frozenset[str]:
     """Give up connections that died while idle; the aliases that are inside a transaction of the caller's."""
     reset_queries()
-    close_old_connections()
+    _close_stale()
     return frozenset(each.alias for each in connections.all(initialized_only=True) if each.in_atomic_block)
 
 
@@ -129,5 +129,12 @@ def _clean_after(with_transaction: frozenset[str]) -> None:
             logger.warning("a job left a transaction open on database %r: it is rolled back", each.alias)
             each.close()
             del connections[each.alias]
-    close_old_connections()
+    _close_stale()
     reset_queries()
+
+
+def _close_stale() -> None:
+    # Not close_old_connections(): inside a transaction SQLite has its autocommit off, which looks like a stale one.
+    for each in connections.all(initialized_only=True):
+        if not each.in_atomic_block:
+            each.close_if_unusable_or_obsolete()

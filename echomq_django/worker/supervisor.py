@@ -15,7 +15,7 @@ from multiprocessing.context import SpawnProcess
 import django
 
 from .options import Options
-from .process import WORN_OUT, Process, log_to_stderr, signals
+from .process import WORN_OUT, Process, leave, log_to_stderr, signals
 
 logger = logging.getLogger("echomq_django.worker")
 
@@ -25,12 +25,13 @@ RESTART_PAUSE_MAX = 10.0
 
 def child(options: Options) -> None:
     """Be a worker process that a supervisor has spawned."""
-    # A Ctrl-C reaches the whole group; the supervisor passes it on as SIGTERM, and one stop is enough.
+    # A signal to the whole group comes twice, once through the supervisor: one stop is enough, and it is the
+    # supervisor that ends its children when it is asked a second time.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     django.setup()
     log_to_stderr(options.verbosity)
     process = Process(options)
-    with signals(process.stop, signal.SIGTERM):
+    with signals(process.stop, again=lambda number: None, numbers=(signal.SIGTERM,)):
         code = process.run()
     raise SystemExit(code)
 
@@ -49,6 +50,13 @@ class Supervisor:
     def stop(self, why: str) -> None:
         """Ask all processes to finish; safe from any thread and from a signal handler."""
         self._stops.put(why)
+
+    def abort(self, number: int) -> None:
+        """End at once, and all processes with it, for a second signal: what runs is left to its lease."""
+        for process in self._slots:
+            if process is not None and process.pid is not None:
+                process.kill()
+        leave(number)
 
     def run(self) -> int:
         """Keep the processes running; the exit code: that of the first that ended with a failure of its own."""

@@ -13,7 +13,7 @@ from echomq_django.exceptions import EchoMQError
 from echomq_django.reaper import Reaper, Swept, sweep
 from echomq_django.worker.process import log_to_stderr, signals
 
-from .echomq_worker import seconds, whole
+from .echomq_worker import interval, whole
 
 
 class Command(BaseCommand):
@@ -26,7 +26,7 @@ class Command(BaseCommand):
         """Take the options of a reaper."""
         how_often = parser.add_mutually_exclusive_group()
         how_often.add_argument("--once", action="store_true", help="sweep once and end; the default")
-        how_often.add_argument("--interval", type=seconds, help="sweep again after this many seconds, until stopped")
+        how_often.add_argument("--interval", type=interval, help="sweep again after this many seconds, until stopped")
         parser.add_argument("--queues", help="queues to sweep, separated by commas; default: all that are known")
         parser.add_argument("--limit", type=whole, help="move at most this many jobs of each kind in a sweep")
         parser.add_argument("--dry-run", action="store_true", help="only count what would be moved")

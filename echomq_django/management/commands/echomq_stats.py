@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from echomq_django import conf, jobs
 from echomq_django.exceptions import EchoMQError
 
-from .echomq_worker import seconds
+from .echomq_worker import interval
 
 COLUMNS = ("pending", "active", "schedule", "dead", "quarantine", "completed", "failed")
 
@@ -26,7 +26,7 @@ class Command(BaseCommand):
         """Take the options of a look."""
         parser.add_argument("--queues", help="queues to count, separated by commas; default: all that are known")
         parser.add_argument("--format", choices=("text", "json"), default="text")
-        parser.add_argument("--watch", type=seconds, help="print again after this many seconds, until Ctrl-C")
+        parser.add_argument("--watch", type=interval, help="print again after this many seconds, until Ctrl-C")
         parser.add_argument("--using", default=conf.DEFAULT_ALIAS, help="the server's name in ECHOMQ")
 
     def handle(self, **given: Any) -> None:
@@ -54,7 +54,7 @@ class Command(BaseCommand):
                 }
                 for queue in queues
             ],
-            "workers": [asdict(worker) for worker in jobs.workers(using=using)],
+            "workers": [{**asdict(worker), "alive": worker.alive} for worker in jobs.workers(using=using)],
         }
 
     def _table(self, stats: dict[str, Any]) -> str:
@@ -69,5 +69,6 @@ class Command(BaseCommand):
             lines.append(
                 f"worker {worker['id']}: {facts.get('busy', '?')} of {facts.get('concurrency', '?')} busy, "
                 f"queues {facts.get('queues', '?')}, heard {worker['silent_ms'] / 1000:.0f} s ago"
+                + ("" if worker["alive"] else ": probably dead")
             )
         return "\n".join(lines if stats["workers"] else [*lines, "no workers"])

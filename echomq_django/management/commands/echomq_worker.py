@@ -36,6 +36,14 @@ def seconds(text: str) -> float:
     return value
 
 
+def interval(text: str) -> float:
+    """Read an option that is a time between two turns."""
+    value = seconds(text)
+    if value < 0.01:
+        raise argparse.ArgumentTypeError(f"{text!r} is less than 0.01 seconds")
+    return value
+
+
 class Command(BaseCommand):
     """Parse the options, check the queues, and be a worker or the supervisor of several."""
 
@@ -69,7 +77,7 @@ class Command(BaseCommand):
         processes = given["processes"]
         try:
             worker = Supervisor(options, processes) if processes > 1 else Process(options)
-            with signals(worker.stop):
+            with signals(worker.stop, again=worker.abort):
                 watcher = reload.Watcher(worker.stop)
                 if autoreload:
                     watcher.start()
