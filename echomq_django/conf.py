@@ -42,6 +42,15 @@ class QueueConfig:
         """Give the lease in ms."""
         return int(self.lease * 1000)
 
+    def longest_backoff_ms(self, attempt: int) -> int:
+        """Give the longest delay after a failed attempt, ms."""
+        seconds = retries.backoff(attempt, base=self.backoff_base, cap=self.backoff_cap, kind=self.backoff)
+        return round(seconds * 1000)
+
+    def backoff_ms(self, attempt: int) -> int:
+        """Draw the delay after a failed attempt, ms."""
+        return round(retries.jittered(self.longest_backoff_ms(attempt)))
+
 
 @dataclass(frozen=True, slots=True)
 class AliasConfig:

@@ -33,10 +33,10 @@ from redis.maint_notifications import MaintNotificationsConfig
 from redis.retry import Retry
 
 from . import conf, embedded, scripts
+from .call import Call, Command
 from .conf import AliasConfig
 from .exceptions import EchoMQError, QueueFull, ServerUnavailable
 from .fence import check_server
-from .transitions import Call, Command
 
 T = TypeVar("T")
 logger = logging.getLogger("echomq_django")

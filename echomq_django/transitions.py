@@ -1,51 +1,32 @@
-"""Every move and every look, as a Call that some client will run. Knows keys and words, no server.
+"""Every move, as a Call that some client will run. Knows keys and words, no server.
 
 One function per script: it names the script's keys and turns the words of its reply into values.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from . import keys as names
 from . import scripts
-from .job import Claim, Job, Location, clock_ms
+from .call import Call, first_reply, word, words
+from .job import Claim
 from .keys import QueueKeys
-
-T = TypeVar("T")
-
-Command = tuple[Any, ...]
 
 MAX_BATCH = 500
 """The most jobs that one call of a script takes: more would keep the server from others for too long."""
 
+
 PROMOTIONS = 100
 """The most due jobs that a claim promotes."""
+
 
 ERRORS_KEPT = 25
 """How many error records a job keeps."""
 
-ANNOUNCE_EVERY_MS = 5_000
-"""How often a worker says that it lives."""
 
 RECEIPT_TTL_MS = 10_000
 """How long an enqueue may be sent again and be recognised; much longer than any client goes on trying."""
-
-
-@dataclass(frozen=True, slots=True)
-class Call(Generic[T]):
-    """Hold commands to send together, and how to read their replies.
-
-    `resend` says that the call does no harm when it is carried out twice, so that a client whose reply was lost
-    may send it again.
-    """
-
-    what: str
-    commands: tuple[Command, ...]
-    parse: Callable[[Sequence[Any]], T]
-    resend: bool = False
-    bears_wrong_types: bool = False
-    """Whether `parse` takes a WRONGTYPE error for a reply: a page is not lost for one broken row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,55 +55,6 @@ class Reaped:
     def moved(self) -> int:
         """Give the number of jobs that were taken out of active."""
         return self.pending + self.schedule + self.dead + self.quarantined
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """Hold how many jobs are in each place, and how many have ever been completed and died."""
-
-    pending: int
-    active: int
-    schedule: int
-    dead: int
-    quarantine: int
-    completed: int
-    failed: int
-    paused: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Lapsed:
-    """Hold how many leases have run out, and how many scheduled jobs are due."""
-
-    expired: int
-    due: int
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerInfo:
-    """Hold what a worker says of itself, and its silence: ms since its last heartbeat."""
-
-    id: str
-    silent_ms: int
-    facts: dict[str, str]
-
-    @property
-    def alive(self) -> bool:
-        """Say whether it was heard within three of its beats."""
-        return self.silent_ms < 3 * ANNOUNCE_EVERY_MS
-
-
-def _first(replies: Sequence[Any]) -> Any:
-    return replies[0]
-
-
-def _words(replies: Sequence[Any]) -> list[str]:
-    return [word.decode() for word in replies[0]]
-
-
-def _word(replies: Sequence[Any]) -> str:
-    word: bytes = replies[0]
-    return word.decode()
 
 
 def _lanes(keys: QueueKeys) -> dict[str, str]:
@@ -171,7 +103,7 @@ def enqueue(
                 jobs=jobs,
             ),
         ),
-        _words,
+        words,
         resend=True,
     )
 
@@ -197,10 +129,10 @@ def claim(keys: QueueKeys, *, limit: int, lease_ms: int, owner: str) -> Call[Cla
     """Take up to `limit` jobs. Never sent again: it would take others; see recover."""
 
     def parse(replies: Sequence[Any]) -> Claimed:
-        word, due_in_ms, left, *jobs = replies[0]
+        answer, due_in_ms, left, *jobs = replies[0]
         return Claimed(
             claims=[_claim(keys.queue, owner, told) for told in jobs],
-            paused=word == b"paused",
+            paused=answer == b"paused",
             left=left,
             due_in_ms=None if due_in_ms < 0 else due_in_ms,
         )
@@ -260,7 +192,7 @@ def complete(keys: QueueKeys, claims: Sequence[Claim]) -> Call[list[str]]:
                 **_lanes(keys),
             ),
         ),
-        _words,
+        words,
         resend=True,
     )
 
@@ -290,7 +222,7 @@ def retry(keys: QueueKeys, claim: Claim, *, delay_ms: int, maximum: int, reason:
                 **_lanes(keys),
             ),
         ),
-        _word,
+        word,
         resend=True,
     )
 
@@ -300,7 +232,7 @@ def extend(keys: QueueKeys, claims: Sequence[Claim], *, lease_ms: int) -> Call[l
     return Call(
         f"extend in queue {keys.queue!r}",
         (scripts.extend.command(active=keys.active, job_root=keys.job_root, lease=lease_ms, claims=_flat(claims)),),
-        _words,
+        words,
         resend=True,
     )
 
@@ -310,7 +242,7 @@ def release(keys: QueueKeys, claims: Sequence[Claim]) -> Call[list[str]]:
     return Call(
         f"release in queue {keys.queue!r}",
         (scripts.release.command(active=keys.active, pending=keys.pending, claims=_flat(claims), **_lanes(keys)),),
-        _words,
+        words,
         resend=True,
     )
 
@@ -332,7 +264,7 @@ def defer(keys: QueueKeys, claim: Claim, *, delay_ms: int) -> Call[str]:
                 **_lanes(keys),
             ),
         ),
-        _word,
+        word,
         resend=True,
     )
 
@@ -372,8 +304,8 @@ def reap(
     """Take back jobs whose lease ran out. A job dies with one loss more than there are (longest) delays."""
 
     def parse(replies: Sequence[Any]) -> Reaped:
-        word, pending, schedule, dead, quarantined = replies[0]
-        return Reaped(word == b"waiting", pending, schedule, dead, quarantined)
+        answer, pending, schedule, dead, quarantined = replies[0]
+        return Reaped(answer == b"waiting", pending, schedule, dead, quarantined)
 
     return Call(
         f"reap in queue {keys.queue!r}",
@@ -406,7 +338,7 @@ def expire(keys: QueueKeys, *, ttl_ms: int, maximum: int, limit: int = PROMOTION
     return Call(
         f"expire in queue {keys.queue!r}",
         (scripts.expire.command(dead=keys.dead, job_root=keys.job_root, ttl=ttl_ms, maximum=maximum, limit=limit),),
-        _first,
+        first_reply,
         resend=True,
     )
 
@@ -425,7 +357,7 @@ def requeue(keys: QueueKeys, job_ids: Sequence[str], *, before_ms: int | None = 
                 **_lanes(keys),
             ),
         ),
-        _words,
+        words,
     )
 
 
@@ -443,7 +375,7 @@ def remove(keys: QueueKeys, job_ids: Sequence[str]) -> Call[list[str]]:
                 **_lanes(keys),
             ),
         ),
-        _words,
+        words,
     )
 
 
@@ -460,7 +392,7 @@ def advance(keys: QueueKeys, job_ids: Sequence[str]) -> Call[list[str]]:
                 **_lanes(keys),
             ),
         ),
-        _words,
+        words,
     )
 
 
@@ -477,7 +409,7 @@ def announce(worker: str, *, ttl_ms: int, facts: dict[str, str | int]) -> Call[i
                 facts=[value for fact in facts.items() for value in fact],
             ),
         ),
-        _first,
+        first_reply,
         resend=True,
     )
 
@@ -492,38 +424,15 @@ def farewell(worker: str) -> Call[None]:
     )
 
 
-def workers() -> Call[list[tuple[str, int, int]]]:
-    """List the workers: id, last heartbeat and the server's time, both ms."""
-
-    def parse(replies: Sequence[Any]) -> list[tuple[str, int, int]]:
-        now, listed = _time(replies[0]), replies[1]
-        return [(worker.decode(), int(float(beat)), now) for worker, beat in _pairs(listed)]
-
-    return Call("list the workers", (("TIME",), ("ZRANGE", names.WORKERS, 0, -1, "WITHSCORES")), parse, True)
-
-
-def about(listed: Sequence[tuple[str, int, int]]) -> Call[list[WorkerInfo]]:
-    """Read what the listed workers say of themselves."""
-
-    def parse(replies: Sequence[Any]) -> list[WorkerInfo]:
-        return [
-            WorkerInfo(worker, max(now - beat, 0), {key.decode(): value.decode() for key, value in _pairs(facts)})
-            for (worker, beat, now), facts in zip(listed, replies, strict=True)
-        ]
-
-    commands = tuple(("HGETALL", names.worker(worker)) for worker, _, _ in listed)
-    return Call("read the workers", commands, parse, True)
-
-
 def pause(keys: QueueKeys) -> Call[str]:
     """Let nobody claim from the queue."""
-    return Call(f"pause queue {keys.queue!r}", (scripts.pause.command(meta=keys.meta),), _word, resend=True)
+    return Call(f"pause queue {keys.queue!r}", (scripts.pause.command(meta=keys.meta),), word, resend=True)
 
 
 def resume(keys: QueueKeys) -> Call[str]:
     """Let jobs be claimed again, and wake a worker."""
     command = scripts.resume.command(meta=keys.meta, wake=keys.wake)
-    return Call(f"resume queue {keys.queue!r}", (command,), _word, resend=True)
+    return Call(f"resume queue {keys.queue!r}", (command,), word, resend=True)
 
 
 def wake(keys: QueueKeys) -> Call[None]:
@@ -539,169 +448,3 @@ def wake(keys: QueueKeys) -> Call[None]:
 def register(queue: str) -> Call[None]:
     """Make the queue known to whoever lists queues."""
     return Call(f"register queue {queue!r}", (("SADD", names.QUEUES, queue),), lambda _: None, True)
-
-
-def registered() -> Call[list[str]]:
-    """List the queues that were ever used."""
-    return Call(
-        "list the queues",
-        (("SMEMBERS", names.QUEUES),),
-        lambda replies: sorted(queue.decode() for queue in replies[0]),
-        True,
-    )
-
-
-def counts(keys: QueueKeys) -> Call[Counts]:
-    """Count the jobs of a queue by place."""
-
-    def parse(replies: Sequence[Any]) -> Counts:
-        pending, active, schedule, dead, quarantine, completed, failed, paused = replies
-        return Counts(pending, active, schedule, dead, quarantine, int(completed or 0), int(failed or 0), bool(paused))
-
-    places = (keys.pending, keys.active, keys.schedule, keys.dead, keys.quarantine)
-    return Call(
-        f"count queue {keys.queue!r}",
-        (
-            *(("ZCARD", place) for place in places),
-            ("HGET", keys.completed, "count"),
-            ("HGET", keys.failed, "count"),
-            ("HEXISTS", keys.meta, "paused"),
-        ),
-        parse,
-        True,
-    )
-
-
-def _place(keys: QueueKeys, location: Location) -> str:
-    place: str = getattr(keys, location.value)
-    return place
-
-
-def get(keys: QueueKeys, job_id: str) -> Call[Job | None]:
-    """Read one job whole, with its place and its error records; None when its row is missing."""
-
-    def parse(replies: Sequence[Any]) -> Job | None:
-        reply, errors, *scores = replies
-        if not isinstance(reply, Exception) and not reply:
-            return None
-        row, errors = _row(reply), [] if isinstance(errors, Exception) else errors
-        location, score = _where(scores)
-        if location is None and row.get(b"group") and row.get(b"state") == b"pending":
-            location = Location.PENDING  # it waits in its lane
-        return Job.load(keys.queue, job_id, row, location, score, errors)
-
-    return Call(
-        f"get job {job_id} of queue {keys.queue!r}",
-        (
-            ("HGETALL", keys.row(job_id)),
-            ("LRANGE", keys.errors(job_id), 0, -1),
-            *(("ZSCORE", _place(keys, location), job_id) for location in Location),
-        ),
-        parse,
-        resend=True,
-        bears_wrong_types=True,
-    )
-
-
-def _where(scores: Sequence[bytes | None]) -> tuple[Location | None, float | None]:
-    for location, score in zip(Location, scores, strict=True):
-        if score is not None:
-            return location, float(score)
-    return None, None
-
-
-def page(
-    keys: QueueKeys, location: Location, *, first: int, size: int, newest_first: bool = False
-) -> Call[list[tuple[str, float]]]:
-    """List the ids of a place by rank, with their scores."""
-    order = ("REV",) if newest_first else ()
-    return Call(
-        f"page of {location} of queue {keys.queue!r}",
-        (("ZRANGE", _place(keys, location), first, first + size - 1, *order, "WITHSCORES"),),
-        lambda replies: [(_shown(job_id), float(score)) for job_id, score in _pairs(replies[0])],
-        True,
-    )
-
-
-def rows(keys: QueueKeys, location: Location, listed: Sequence[tuple[str, float]]) -> Call[list[Job]]:
-    """Read the rows of listed ids. A row that is missing reads as a job without fields."""
-
-    def parse(replies: Sequence[Any]) -> list[Job]:
-        return [
-            Job.load(keys.queue, job_id, _row(reply), location, score)
-            for (job_id, score), reply in zip(listed, replies, strict=True)
-        ]
-
-    commands = tuple(("HGETALL", keys.row(job_id)) for job_id, _ in listed)
-    return Call(f"read rows of queue {keys.queue!r}", commands, parse, resend=True, bears_wrong_types=True)
-
-
-def before(keys: QueueKeys, location: Location, *, cutoff_ms: int | None, size: int) -> Call[list[str]]:
-    """List the ids of a place whose score is not above the cut-off, the lowest first."""
-    bound = "+inf" if cutoff_ms is None else cutoff_ms
-    return Call(
-        f"list {location} of queue {keys.queue!r}",
-        (("ZRANGE", _place(keys, location), "-inf", bound, "BYSCORE", "LIMIT", 0, size),),
-        lambda replies: [_shown(job_id) for job_id in replies[0]],
-        True,
-    )
-
-
-def heads(keys: QueueKeys) -> Call[tuple[int, list[str]]]:
-    """Give the server's time, ms, and the first pending jobs of each priority; there are at most 201 of these."""
-    commands = tuple(("ZRANGE", keys.pending, score, score, "BYSCORE", "LIMIT", 0, 5) for score in range(-100, 101))
-    return Call(
-        f"look at the heads of queue {keys.queue!r}",
-        (("TIME",), *commands),
-        lambda replies: (_time(replies[0]), [_shown(job_id) for reply in replies[1:] for job_id in reply]),
-        True,
-    )
-
-
-def peek(keys: QueueKeys) -> Call[tuple[int, int | None]]:
-    """Give the server's time and the time of the next scheduled job, both ms."""
-
-    def parse(replies: Sequence[Any]) -> tuple[int, int | None]:
-        time, first = replies
-        return _time(time), clock_ms(float(first[1])) if first else None
-
-    return Call(
-        f"look at the schedule of queue {keys.queue!r}",
-        (("TIME",), ("ZRANGE", keys.schedule, 0, 0, "WITHSCORES")),
-        parse,
-        True,
-    )
-
-
-def clock() -> Call[int]:
-    """Give the server's time, ms."""
-    return Call("ask for the time", (("TIME",),), lambda replies: _time(replies[0]), True)
-
-
-def lapsed(keys: QueueKeys) -> Call[Lapsed]:
-    """Count the leases that have run out and the scheduled jobs that are due: a script, for the server's clock."""
-    return Call(
-        f"look at the leases of queue {keys.queue!r}",
-        (scripts.lapsed.command(active=keys.active, schedule=keys.schedule),),
-        lambda replies: Lapsed(*replies[0]),
-        True,
-    )
-
-
-def _time(reply: Sequence[bytes]) -> int:
-    seconds, micros = reply
-    return int(seconds) * 1000 + int(micros) // 1000
-
-
-def _pairs(flat: Sequence[Any]) -> Iterable[tuple[Any, Any]]:
-    return zip(flat[::2], flat[1::2], strict=True)
-
-
-def _shown(job_id: bytes) -> str:
-    # Anything can be put into a place by hand, and must not keep the others from being seen.
-    return job_id.decode(errors="backslashreplace")
-
-
-def _row(reply: Any) -> dict[bytes, bytes]:
-    """Read a row; one of a wrong type has no fields."""
-    return {} if isinstance(reply, Exception) else dict(_pairs(reply))

@@ -10,8 +10,8 @@ import redis
 from redis.exceptions import NoScriptError
 
 from echomq_django import ids, keys, scripts
+from echomq_django.call import Call
 from echomq_django.job import Claim
-from echomq_django.transitions import Call
 from tests.server import dump
 
 T = TypeVar("T")

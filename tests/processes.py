@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import pytest
 import redis
 
-from echomq_django import connection, jobs, keys, transitions
+from echomq_django import connection, jobs, keys, looks
 from echomq_django.embedded import PrivateServer
 from tests.server import dump
 
@@ -197,7 +197,7 @@ class Fleet:
     def started(self, job: str, times: int = 1) -> None:
         self.until(lambda: self.runs()[job] >= times, f"{job} is started {times} times")
 
-    def counts(self, queue: str = QUEUE) -> transitions.Counts:
+    def counts(self, queue: str = QUEUE) -> looks.Counts:
         return jobs.counts(queue)
 
     def done(self, number: int, queue: str = QUEUE, seconds: float = PATIENCE) -> None:

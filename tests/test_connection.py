@@ -19,7 +19,7 @@ import pytest
 import redis
 from redis._parsers import _HiredisParser, _RESP2Parser
 
-from echomq_django import connection, embedded, ids, jobs, keys, payload, scripts, transitions
+from echomq_django import connection, embedded, ids, jobs, keys, looks, payload, scripts, transitions
 from echomq_django.conf import AliasConfig
 from echomq_django.connection import Client
 from echomq_django.exceptions import (
@@ -29,6 +29,7 @@ from echomq_django.exceptions import (
     ServerUnavailable,
     WireVersionMismatch,
 )
+from echomq_django.service import admission
 from tests.lossy import lossy
 from tests.server import dump
 
@@ -39,7 +40,7 @@ Start = Callable[..., embedded.PrivateServer]
 
 @pytest.fixture(autouse=True)
 def _forget_known_queues() -> None:
-    jobs._registered.clear()
+    admission._registered.clear()
 
 
 @contextmanager
@@ -63,11 +64,11 @@ def a_jobs_life(client: Client) -> None:
     assert (claim.id, claim.payload, claim.token) == (job_id, body, 1)
     assert run(transitions.extend(MAIL, [claim], lease_ms=5000)) == ["ok"]
     assert run(transitions.retry(MAIL, claim, delay_ms=0, maximum=1, reason="é", entry="{}")) == "dead"
-    assert run(transitions.get(MAIL, job_id)).last_error == "é"
+    assert run(looks.get(MAIL, job_id)).last_error == "é"
     assert run(transitions.requeue(MAIL, [job_id])) == ["ok"]
     [claim] = run(transitions.claim(MAIL, limit=1, lease_ms=1000, owner="w:2")).claims
     assert run(transitions.complete(MAIL, [claim])) == ["ok"]
-    counts = run(transitions.counts(MAIL))
+    counts = run(looks.counts(MAIL))
     assert (counts.pending, counts.active, counts.completed, counts.failed) == (0, 0, 1, 1)
 
 
@@ -474,7 +475,7 @@ def test_each_forgotten_script_of_a_pipeline_is_run_by_itself_and_once(client: r
             transitions.retry(MAIL, held[1], delay_ms=60_000, maximum=3, reason="it failed", entry="{}"),
             transitions.claim(MAIL, limit=5, lease_ms=1000, owner="w:1"),
             transitions.promote(MAIL),
-            transitions.counts(MAIL),
+            looks.counts(MAIL),
         ]
     )
     assert (completed, failed, promoted) == (["ok"], "scheduled", (0, 0))
@@ -721,10 +722,10 @@ def test_200_killed_connections_leave_none_behind(client: redis.Redis) -> None:
 
 def test_a_closed_client_opens_again(url: str) -> None:
     with client_of(url) as ours:
-        ours.run(transitions.counts(MAIL))
+        ours.run(looks.counts(MAIL))
         ours.close()
         ours.close()
-        assert ours.run(transitions.counts(MAIL)).pending == 0
+        assert ours.run(looks.counts(MAIL)).pending == 0
 
 
 def test_changed_settings_get_another_client_and_close_the_former(settings: Any, url: str) -> None:

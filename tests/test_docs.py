@@ -210,18 +210,12 @@ def directives(page: str, kind: str) -> set[str]:
 
 
 def test_every_public_function_of_the_service_is_documented_and_no_other():
-    public = {
-        name
-        for name, value in vars(jobs).items()
-        if inspect.isfunction(value) and value.__module__ == jobs.__name__ and not name.startswith("_")
-    }
+    public = {name for name, value in vars(jobs).items() if inspect.isfunction(value)}
     assert directives("jobs", "autofunction") == public
 
 
 def test_every_class_of_the_service_is_documented():
-    classes = {
-        name for name, value in vars(jobs).items() if inspect.isclass(value) and value.__module__ == jobs.__name__
-    }
+    classes = {name for name in jobs.__all__ if inspect.isclass(getattr(jobs, name))}
     assert classes <= {name.removesuffix("()") for name in directives("jobs", "autoclass")}
 
 

@@ -19,7 +19,7 @@ import redis
 from django.utils.safestring import mark_safe
 from django.utils.translation import gettext_lazy
 
-from echomq_django import connection, ids, jobs, keys, transitions
+from echomq_django import connection, ids, jobs, keys, retries, transitions
 from echomq_django.exceptions import (
     EchoMQError,
     InvalidId,
@@ -33,6 +33,7 @@ from echomq_django.exceptions import (
 )
 from echomq_django.job import Claim, Location
 from echomq_django.jobs import Enqueued, Moved
+from echomq_django.service import admission
 from tests.server import dump
 
 MAIL = keys.of("mail")
@@ -43,7 +44,7 @@ NEW_YORK, KATHMANDU = ZoneInfo("America/New_York"), ZoneInfo("Asia/Kathmandu")
 @pytest.fixture(autouse=True)
 def _forget_known_queues() -> None:
     """Forget which queues were registered: the server is empty again."""
-    jobs._registered.clear()
+    admission._registered.clear()
 
 
 def now_ms(client: redis.Redis) -> int:
@@ -135,7 +136,7 @@ def test_one_payload_that_cannot_be_written_stops_all_of_them(client: redis.Redi
 
 
 def test_a_bulk_that_breaks_off_says_how_many_were_stored(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    admit = jobs._admit
+    admit = admission._admit
     chunks: list[int] = []
 
     def admitted(queue: str, bodies: Any, *rest: Any) -> Any:
@@ -144,7 +145,7 @@ def test_a_bulk_that_breaks_off_says_how_many_were_stored(client: redis.Redis, m
             raise ServerUnavailable("gone")
         return admit(queue, bodies, *rest)
 
-    monkeypatch.setattr(jobs, "_admit", admitted)
+    monkeypatch.setattr(admission, "_admit", admitted)
     with pytest.raises(ServerUnavailable) as caught:
         jobs.enqueue_many("mail", ["payload"] * 1500)
     assert caught.value.__notes__ == ["1000 of 1500 jobs were stored in queue 'mail' before this."]
@@ -628,7 +629,7 @@ def test_the_backoff_of_the_queue_is_used_unless_a_delay_is_given(
 ) -> None:
     queues = {"mail": {"BACKOFF_BASE": 10, "BACKOFF_CAP": 25}}
     settings.ECHOMQ = {"default": {"LOCATION": url, "QUEUES": queues}}
-    monkeypatch.setattr(jobs.retries, "jittered", lambda delay: delay)
+    monkeypatch.setattr(retries, "jittered", lambda delay: delay)
     delays = []
     claim = a_claim()
     for _ in range(3):
@@ -1057,7 +1058,7 @@ def test_a_queue_is_listed_again_after_the_server_was_emptied(
 ) -> None:
     jobs.enqueue("invoices", b"")
     client.flushdb()
-    monkeypatch.setattr(jobs, "REGISTER_EVERY", 0.0)
+    monkeypatch.setattr(admission, "REGISTER_EVERY", 0.0)
     jobs.enqueue("invoices", b"")
     assert "invoices" in jobs.queues()
 

@@ -2,13 +2,13 @@
 
 import redis
 
-from echomq_django import transitions
-from echomq_django.transitions import Lapsed
+from echomq_django import looks
+from echomq_django.looks import Lapsed
 from tests.places import FUTURE, PAST, A, B, C, D, E, K, held, run, seed
 
 
 def lapsed(client: redis.Redis) -> Lapsed:
-    return run(client, transitions.lapsed(K))
+    return run(client, looks.lapsed(K))
 
 
 def test_what_is_overdue_is_counted_and_nothing_is_changed(client: redis.Redis) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import redis
 
-from echomq_django import transitions
-from echomq_django.transitions import Call
+from echomq_django import looks, transitions
+from echomq_django.call import Call
 from tests.places import (
     FUTURE,
     LEASE,
@@ -204,7 +204,7 @@ def test_a_full_server_refuses_new_jobs_and_stores_nothing(
     client: redis.Redis, fill: Callable[[], None], name: str
 ) -> None:
     make, _, _ = CASES[name]
-    run(client, transitions.lapsed(K))
+    run(client, looks.lapsed(K))
     client.script_load(_source("enqueue"))
     fill()
     with pytest.raises(redis.exceptions.OutOfMemoryError):
@@ -236,6 +236,6 @@ def test_a_full_server_answers_those_who_only_look(client: redis.Redis, fill: Ca
     for name in ("recover", "lapsed"):
         client.script_load(_source(name))
     fill()
-    assert run(client, transitions.lapsed(K)) == transitions.Lapsed(expired=0, due=0)
+    assert run(client, looks.lapsed(K)) == looks.Lapsed(expired=0, due=0)
     [found] = run(client, transitions.recover(K, owner=OWNER))[1]
     assert (found.queue, found.id) == (QUEUE, A)

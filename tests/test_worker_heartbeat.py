@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import redis
 
-from echomq_django import conf, jobs, keys, scripts, transitions
+from echomq_django import conf, jobs, keys, looks, scripts
 from echomq_django.connection import client as shared_client
 from echomq_django.exceptions import EchoMQError, LeaseLost, ServerUnavailable
 from echomq_django.worker.heartbeat import Heartbeat
@@ -282,7 +282,7 @@ def test_a_held_job_survives_many_leases(bench: Bench, heartbeat: Any, client: r
     first = float(client.zscore(DEFAULT.active, job.id))
     beating.start()
     until(lambda: float(client.zscore(DEFAULT.active, job.id)) > first + 1_000)
-    assert shared_client().run(transitions.lapsed(DEFAULT)).expired == 0
+    assert shared_client().run(looks.lapsed(DEFAULT)).expired == 0
 
 
 @pytest.mark.parametrize("broken", [0, 1])

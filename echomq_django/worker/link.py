@@ -14,11 +14,11 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from echomq_django import keys, transitions
+from echomq_django import keys, looks, transitions
+from echomq_django.call import Call
 from echomq_django.conf import AliasConfig
 from echomq_django.connection import Client
 from echomq_django.exceptions import EchoMQError, ServerUnavailable
-from echomq_django.transitions import Call
 
 from .claiming import PREFETCH_MAX, Claiming
 from .heartbeat import Heartbeat
@@ -250,7 +250,7 @@ class Link:
 
     def _announced(self, result: Any) -> None:
         if not isinstance(result, EchoMQError):
-            self._next_announce = time.monotonic() + transitions.ANNOUNCE_EVERY_MS / 1000
+            self._next_announce = time.monotonic() + looks.ANNOUNCE_EVERY_MS / 1000
 
     # The end.
 
@@ -269,7 +269,7 @@ class Link:
         if self._busy or self._settling or self._claiming.unsure or self._claiming.any_hot or self._away_since:
             return False
         for name in self._options.queues:
-            calls: list[Call[Any]] = [transitions.counts(keys.of(name)), transitions.peek(keys.of(name))]
+            calls: list[Call[Any]] = [looks.counts(keys.of(name)), looks.peek(keys.of(name))]
             try:
                 counts, peek = self._client.attempt(calls)
             except ServerUnavailable:

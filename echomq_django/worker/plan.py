@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from echomq_django.transitions import Call
+from echomq_django.call import Call
 
 Then = Callable[[Any], None]
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from echomq_django import keys, transitions
+from echomq_django.call import Call
 from echomq_django.conf import AliasConfig
 from echomq_django.exceptions import EchoMQError, ServerUnavailable
-from echomq_django.jobs import backoff_ms
-from echomq_django.transitions import MAX_BATCH, Call
+from echomq_django.transitions import MAX_BATCH
 
 from .heartbeat import Heartbeat
 from .held import HeldJob
@@ -91,7 +91,7 @@ class Settling:
         return transitions.retry(
             queue_keys,
             job.claim,
-            delay_ms=backoff_ms(config, job.attempt),
+            delay_ms=config.backoff_ms(job.attempt),
             maximum=0 if outcome.bury else job.claim.max_attempts or config.max_attempts,
             reason=outcome.error.message,
             entry=outcome.error.dump(),

@@ -8,7 +8,7 @@ from django.core.management.base import CommandError
 
 from echomq_django import jobs
 from echomq_django.job import Job, Location
-from echomq_django.transitions import Counts
+from echomq_django.looks import Counts
 
 QUEUE = "orders"
 NAME = "order"  # what the demo calls its jobs

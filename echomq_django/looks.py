@@ -1,0 +1,230 @@
+"""Every look that moves nothing, as a Call that some client will run. Knows keys, no server."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from . import keys as names
+from . import scripts
+from .call import Call, pairs, unix_ms
+from .job import Job, Location, clock_ms
+from .keys import QueueKeys
+
+ANNOUNCE_EVERY_MS = 5_000
+"""How often a worker says that it lives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Hold how many jobs are in each place, and how many have ever been completed and died."""
+
+    pending: int
+    active: int
+    schedule: int
+    dead: int
+    quarantine: int
+    completed: int
+    failed: int
+    paused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Lapsed:
+    """Hold how many leases have run out, and how many scheduled jobs are due."""
+
+    expired: int
+    due: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerInfo:
+    """Hold what a worker says of itself, and its silence: ms since its last heartbeat."""
+
+    id: str
+    silent_ms: int
+    facts: dict[str, str]
+
+    @property
+    def alive(self) -> bool:
+        """Say whether it was heard within three of its beats."""
+        return self.silent_ms < 3 * ANNOUNCE_EVERY_MS
+
+
+def workers() -> Call[list[tuple[str, int, int]]]:
+    """List the workers: id, last heartbeat and the server's time, both ms."""
+
+    def parse(replies: Sequence[Any]) -> list[tuple[str, int, int]]:
+        now, listed = unix_ms(replies[0]), replies[1]
+        return [(worker.decode(), int(float(beat)), now) for worker, beat in pairs(listed)]
+
+    return Call("list the workers", (("TIME",), ("ZRANGE", names.WORKERS, 0, -1, "WITHSCORES")), parse, True)
+
+
+def about(listed: Sequence[tuple[str, int, int]]) -> Call[list[WorkerInfo]]:
+    """Read what the listed workers say of themselves."""
+
+    def parse(replies: Sequence[Any]) -> list[WorkerInfo]:
+        return [
+            WorkerInfo(worker, max(now - beat, 0), {key.decode(): value.decode() for key, value in pairs(facts)})
+            for (worker, beat, now), facts in zip(listed, replies, strict=True)
+        ]
+
+    commands = tuple(("HGETALL", names.worker(worker)) for worker, _, _ in listed)
+    return Call("read the workers", commands, parse, True)
+
+
+def registered() -> Call[list[str]]:
+    """List the queues that were ever used."""
+    return Call(
+        "list the queues",
+        (("SMEMBERS", names.QUEUES),),
+        lambda replies: sorted(queue.decode() for queue in replies[0]),
+        True,
+    )
+
+
+def counts(keys: QueueKeys) -> Call[Counts]:
+    """Count the jobs of a queue by place."""
+
+    def parse(replies: Sequence[Any]) -> Counts:
+        pending, active, schedule, dead, quarantine, completed, failed, paused = replies
+        return Counts(pending, active, schedule, dead, quarantine, int(completed or 0), int(failed or 0), bool(paused))
+
+    places = (keys.pending, keys.active, keys.schedule, keys.dead, keys.quarantine)
+    return Call(
+        f"count queue {keys.queue!r}",
+        (
+            *(("ZCARD", place) for place in places),
+            ("HGET", keys.completed, "count"),
+            ("HGET", keys.failed, "count"),
+            ("HEXISTS", keys.meta, "paused"),
+        ),
+        parse,
+        True,
+    )
+
+
+def _place(keys: QueueKeys, location: Location) -> str:
+    place: str = getattr(keys, location.value)
+    return place
+
+
+def get(keys: QueueKeys, job_id: str) -> Call[Job | None]:
+    """Read one job whole, with its place and its error records; None when its row is missing."""
+
+    def parse(replies: Sequence[Any]) -> Job | None:
+        reply, errors, *scores = replies
+        if not isinstance(reply, Exception) and not reply:
+            return None
+        row, errors = _row(reply), [] if isinstance(errors, Exception) else errors
+        location, score = _where(scores)
+        if location is None and row.get(b"group") and row.get(b"state") == b"pending":
+            location = Location.PENDING  # it waits in its lane
+        return Job.load(keys.queue, job_id, row, location, score, errors)
+
+    return Call(
+        f"get job {job_id} of queue {keys.queue!r}",
+        (
+            ("HGETALL", keys.row(job_id)),
+            ("LRANGE", keys.errors(job_id), 0, -1),
+            *(("ZSCORE", _place(keys, location), job_id) for location in Location),
+        ),
+        parse,
+        resend=True,
+        bears_wrong_types=True,
+    )
+
+
+def _where(scores: Sequence[bytes | None]) -> tuple[Location | None, float | None]:
+    for location, score in zip(Location, scores, strict=True):
+        if score is not None:
+            return location, float(score)
+    return None, None
+
+
+def page(
+    keys: QueueKeys, location: Location, *, first: int, size: int, newest_first: bool = False
+) -> Call[list[tuple[str, float]]]:
+    """List the ids of a place by rank, with their scores."""
+    order = ("REV",) if newest_first else ()
+    return Call(
+        f"page of {location} of queue {keys.queue!r}",
+        (("ZRANGE", _place(keys, location), first, first + size - 1, *order, "WITHSCORES"),),
+        lambda replies: [(_shown(job_id), float(score)) for job_id, score in pairs(replies[0])],
+        True,
+    )
+
+
+def rows(keys: QueueKeys, location: Location, listed: Sequence[tuple[str, float]]) -> Call[list[Job]]:
+    """Read the rows of listed ids. A row that is missing reads as a job without fields."""
+
+    def parse(replies: Sequence[Any]) -> list[Job]:
+        return [
+            Job.load(keys.queue, job_id, _row(reply), location, score)
+            for (job_id, score), reply in zip(listed, replies, strict=True)
+        ]
+
+    commands = tuple(("HGETALL", keys.row(job_id)) for job_id, _ in listed)
+    return Call(f"read rows of queue {keys.queue!r}", commands, parse, resend=True, bears_wrong_types=True)
+
+
+def before(keys: QueueKeys, location: Location, *, cutoff_ms: int | None, size: int) -> Call[list[str]]:
+    """List the ids of a place whose score is not above the cut-off, the lowest first."""
+    bound = "+inf" if cutoff_ms is None else cutoff_ms
+    return Call(
+        f"list {location} of queue {keys.queue!r}",
+        (("ZRANGE", _place(keys, location), "-inf", bound, "BYSCORE", "LIMIT", 0, size),),
+        lambda replies: [_shown(job_id) for job_id in replies[0]],
+        True,
+    )
+
+
+def heads(keys: QueueKeys) -> Call[tuple[int, list[str]]]:
+    """Give the server's time, ms, and the first pending jobs of each priority; there are at most 201 of these."""
+    commands = tuple(("ZRANGE", keys.pending, score, score, "BYSCORE", "LIMIT", 0, 5) for score in range(-100, 101))
+    return Call(
+        f"look at the heads of queue {keys.queue!r}",
+        (("TIME",), *commands),
+        lambda replies: (unix_ms(replies[0]), [_shown(job_id) for reply in replies[1:] for job_id in reply]),
+        True,
+    )
+
+
+def peek(keys: QueueKeys) -> Call[tuple[int, int | None]]:
+    """Give the server's time and the time of the next scheduled job, both ms."""
+
+    def parse(replies: Sequence[Any]) -> tuple[int, int | None]:
+        time, first = replies
+        return unix_ms(time), clock_ms(float(first[1])) if first else None
+
+    return Call(
+        f"look at the schedule of queue {keys.queue!r}",
+        (("TIME",), ("ZRANGE", keys.schedule, 0, 0, "WITHSCORES")),
+        parse,
+        True,
+    )
+
+
+def clock() -> Call[int]:
+    """Give the server's time, ms."""
+    return Call("ask for the time", (("TIME",),), lambda replies: unix_ms(replies[0]), True)
+
+
+def lapsed(keys: QueueKeys) -> Call[Lapsed]:
+    """Count the leases that have run out and the scheduled jobs that are due: a script, for the server's clock."""
+    return Call(
+        f"look at the leases of queue {keys.queue!r}",
+        (scripts.lapsed.command(active=keys.active, schedule=keys.schedule),),
+        lambda replies: Lapsed(*replies[0]),
+        True,
+    )
+
+
+def _shown(job_id: bytes) -> str:
+    # Anything can be put into a place by hand, and must not keep the others from being seen.
+    return job_id.decode(errors="backslashreplace")
+
+
+def _row(reply: Any) -> dict[bytes, bytes]:
+    """Read a row; one of a wrong type has no fields."""
+    return {} if isinstance(reply, Exception) else dict(pairs(reply))

@@ -1,0 +1,1 @@
+"""What jobs.py offers, by subject. Applications import echomq_django.jobs."""

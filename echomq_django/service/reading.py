@@ -1,0 +1,66 @@
+"""Look at queues, jobs and workers; nothing moves."""
+
+from echomq_django import conf, connection, ids, keys, looks
+from echomq_django.exceptions import JobGone
+from echomq_django.job import Job, Location, minted_ms
+from echomq_django.looks import Counts, WorkerInfo
+from echomq_django.transitions import MAX_BATCH
+
+
+def get(queue: str, id: str, *, using: str = conf.DEFAULT_ALIAS) -> Job:
+    """Read a job, its place and its error records; JobGone when there is none."""
+    found = connection.client(using).run(looks.get(keys.of(queue), ids.check_job(id)))
+    if found is None:
+        raise JobGone(f"queue {queue!r} has no job {id}: it was completed, removed, or never enqueued.")
+    return found
+
+
+def location(queue: str, id: str, *, using: str = conf.DEFAULT_ALIAS) -> Location | None:
+    """Say in which place a job is; None when it is gone."""
+    found = connection.client(using).run(looks.get(keys.of(queue), ids.check_job(id)))
+    return found.location if found else None
+
+
+def counts(queue: str, *, using: str = conf.DEFAULT_ALIAS) -> Counts:
+    """Count a queue's jobs by place."""
+    return connection.client(using).run(looks.counts(keys.of(queue)))
+
+
+def page(
+    queue: str, location: Location | str, start: int = 0, size: int = 100, *, using: str = conf.DEFAULT_ALIAS
+) -> list[Job]:
+    """Read a page of a place: the dead newest first, the others in the order in which they come up."""
+    place = Location(location)
+    client, queue_keys = connection.client(using), keys.of(queue)
+    if start < 0 or not 1 <= size <= MAX_BATCH:
+        raise ValueError(f"a page of queue {queue!r} starts at 0 or later and has 1 to {MAX_BATCH} jobs")
+    listed = client.run(looks.page(queue_keys, place, first=start, size=size, newest_first=place is Location.DEAD))
+    return client.run(looks.rows(queue_keys, place, listed)) if listed else []
+
+
+def oldest_pending_age(queue: str, *, using: str = conf.DEFAULT_ALIAS) -> float | None:
+    """Give the seconds since the oldest pending job was enqueued; None when none is pending.
+
+    Held against the server's clock; the job's time is its producer's.
+    """
+    now_ms, heads = connection.client(using).run(looks.heads(keys.of(queue)))
+    minted = [at for job_id in heads if (at := minted_ms(job_id)) is not None]
+    return max(now_ms - min(minted), 0) / 1000 if minted else None
+
+
+def lapsed(queue: str, *, using: str = conf.DEFAULT_ALIAS) -> looks.Lapsed:
+    """Count the jobs that a reap and a promote would move now."""
+    return connection.client(using).run(looks.lapsed(keys.of(queue)))
+
+
+def queues(*, using: str = conf.DEFAULT_ALIAS) -> list[str]:
+    """List the queues: the configured ones, and those that Python programs have used on this server."""
+    found = connection.client(using).run(looks.registered())
+    return sorted({*conf.alias(using).queues, *found})
+
+
+def workers(*, using: str = conf.DEFAULT_ALIAS) -> list[WorkerInfo]:
+    """List the workers that have announced themselves during the last day."""
+    client = connection.client(using)
+    listed = client.run(looks.workers())
+    return client.run(looks.about(listed)) if listed else []
