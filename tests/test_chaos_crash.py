@@ -84,7 +84,7 @@ def test_a_reaper_killed_at_any_moment_stops_no_other_reaper(fleet: Callable[...
     reaps_at_once(here.client)
     ids = here.orphans(1000)
     for _ in range(5):
-        reaper = here.reaper("--interval", 0, "--limit", 1)
+        reaper = here.reaper("--interval", 0.01, "--limit", 1)
         left = here.counts().active - random.randrange(1, 100)
         here.until(lambda left=left: here.counts().active <= left, "the reaper has begun")
         assert reaper.alive

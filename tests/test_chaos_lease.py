@@ -78,7 +78,7 @@ def test_reapers_in_a_tight_loop_take_no_job_from_a_living_worker(fleet: Callabl
     here = fleet(LEASE=10)
     ids = here.enqueue_many(20_000)
     reaps_at_once(here.client)
-    reapers = [here.reaper("--interval", 0, "--format", "json") for _ in range(2)]
+    reapers = [here.reaper("--interval", 0.01, "--format", "json") for _ in range(2)]
     here.until(lambda: all(reaper.log for reaper in reapers), "the reapers reap")
     workers = [here.worker() for _ in range(4)]
     here.done(len(ids))

@@ -45,7 +45,7 @@ def test_a_due_job_is_started_by_an_idle_worker_without_any_other_traffic(
 @pytest.mark.slow
 def test_due_jobs_run_once_however_many_promote_them(fleet: Callable[..., Fleet]) -> None:
     here = fleet(LEASE=300)
-    reapers = [here.reaper("--interval", 0.01) for _ in range(4)] + [here.reaper("--interval", 0) for _ in range(2)]
+    reapers = [here.reaper("--interval", 0.01) for _ in range(4)] + [here.reaper("--interval", 0.01) for _ in range(2)]
     workers = [here.worker() for _ in range(4)]
     here.ready(*workers)
     ids = here.enqueue_many(5000, delay=0.2)

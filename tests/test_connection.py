@@ -447,6 +447,7 @@ def test_a_real_server_that_refuses_writes_is_unavailable_and_comes_back_to_the_
             plain.replicaof("NO", "ONE")
         else:
             plain.config_set("stop-writes-on-bgsave-error", "no")
+            plain.config_set("save", "")
     assert [claim.payload for claim in jobs.claim("mail", 5)] == [b"first"]
 
 

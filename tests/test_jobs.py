@@ -961,6 +961,7 @@ def test_drain_takes_the_pending_ones_only() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_8_500_jobs_are_more_than_one_script_can_take_and_are_moved_all_the_same(client: redis.Redis) -> None:
     number = 8500
     dead = bury(client, number)
