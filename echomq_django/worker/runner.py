@@ -1,6 +1,7 @@
 """Run one job and say how it ended. Knows no server: what becomes of the Outcome is the link's business."""
 
 import logging
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -43,6 +44,12 @@ class Defer:
 class Release:
     """Say that the job was not started and can go back."""
 
+
+IDLE = 0.1
+"""Seconds after which a thread asks its database connections whether they live; while it is busy that would cost
+a query a job, and a job that meets a dead one is retried."""
+
+_thread = threading.local()
 
 Outcome = Complete | Fail | Defer | Release
 Handler = Callable[[HeldJob], Any]
@@ -118,6 +125,9 @@ def _record(job: HeldJob, started: float, kind: str, message: str, trace: str) -
 def _clean_before() -> frozenset[str]:
     """Give up connections that died while idle; the aliases that are inside a transaction of the caller's."""
     reset_queries()
+    idled = time.monotonic() - getattr(_thread, "last_job", 0.0)
+    if idled > IDLE:
+        _close_dead()
     _close_stale()
     return frozenset(each.alias for each in connections.all(initialized_only=True) if each.in_atomic_block)
 
@@ -131,6 +141,14 @@ def _clean_after(with_transaction: frozenset[str]) -> None:
             del connections[each.alias]
     _close_stale()
     reset_queries()
+    _thread.last_job = time.monotonic()
+
+
+def _close_dead() -> None:
+    """Ask connections that may live on whether they still do, whether or not CONN_HEALTH_CHECKS is on."""
+    for each in connections.all(initialized_only=True):
+        if each.connection is not None and not each.in_atomic_block and not each.is_usable():
+            each.close()
 
 
 def _close_stale() -> None:
