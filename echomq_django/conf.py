@@ -178,7 +178,8 @@ def _queue_problems(where: str, queue: Any, given: Any) -> Iterator[Problem]:
 
 
 _TIMES = {"LEASE": 0.1, "BACKOFF_BASE": 0.0, "BACKOFF_CAP": 0.0, "DEAD_TTL": 1.0}
-_NUMBERS = {"MAX_ATTEMPTS": 1, "MAX_CRASHES": 1, "DEAD_MAX": 0}
+# Each crash has its delay in every call of reap, hence the low limit.
+_NUMBERS = {"MAX_ATTEMPTS": (1, 10**9), "MAX_CRASHES": (1, 100), "DEAD_MAX": (0, 10**9)}
 
 
 def _value(name: str, value: Any) -> Any:
@@ -190,8 +191,9 @@ def _value(name: str, value: Any) -> Any:
             raise ValueError(f"seconds, from {_TIMES[name]:g} to {limit}, or a timedelta")
         return float(seconds)
     if name in _NUMBERS:
-        if isinstance(value, bool) or not isinstance(value, int) or not _NUMBERS[name] <= value <= 10**9:
-            raise ValueError(f"a whole number, from {_NUMBERS[name]} to {10**9}")
+        least, most = _NUMBERS[name]
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise ValueError(f"a whole number, from {least} to {most}")
         return value
     if name == "BACKOFF":
         if value not in retries.KINDS:

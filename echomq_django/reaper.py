@@ -4,7 +4,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from . import conf, jobs
@@ -16,6 +16,10 @@ logger = logging.getLogger("echomq_django.reaper")
 
 BATCH = 100
 """Jobs in one call: that many keep the server from others for about a millisecond."""
+
+
+TURN = 5_000
+"""Jobs of one queue in one turn, so that a great backlog does not keep a reaper from the other queues."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,70 +84,77 @@ def _until_done(move: Callable[[int], int], most: int) -> int:
 
 
 class Reaper:
-    """Sweep some queues, `interval` seconds apart, until stopped; by default as often as their leases ask for."""
+    """Sweep queues, `interval` seconds apart, until stopped; by default as often as their leases ask for.
+
+    `queues` names them anew for each turn, so that one that is used later is not forgotten.
+    """
 
     def __init__(
         self,
-        queues: Iterable[str],
+        queues: Callable[[], Sequence[str]],
         *,
         interval: float | None = None,
-        limit: int | None = None,
+        limit: int | None = TURN,
         using: str = conf.DEFAULT_ALIAS,
     ) -> None:
-        self._limit = limit
-        self._queues = tuple(queues)
-        self._using = using
-        config = conf.alias(using)
-        self._leases = {queue: config.queue(queue).lease for queue in self._queues}
-        shortest = min(self._leases.values())
-        self._interval = min(max(shortest / 6, 0.2), 5.0) if interval is None else interval
-        self._reached = dict.fromkeys(self._queues, time.monotonic())
-        self._reap_from = dict.fromkeys(self._queues, 0.0)
-        self._silent = dict.fromkeys(self._queues, False)
+        self._queues, self._interval, self._limit, self._using = queues, interval, limit, using
+        self._reached = time.monotonic()
+        self._reap_from: dict[str, float] = {}
+        self._silent: set[str] = set()
         self._away = False
 
     def run(self, stopped: threading.Event, report: Callable[[list[Swept]], None] | None = None) -> None:
         """Sweep until `stopped` is set, and report each sweep."""
         # Not in step with other reapers that were started by the same deploy.
-        while not stopped.wait(self._interval * random.uniform(0.8, 1.2)):
+        while not stopped.wait(self._pause() * random.uniform(0.8, 1.2)):
             swept = self.sweep_all()
             if report is not None:
                 report(swept)
 
+    def _lease(self, queue: str) -> float:
+        return conf.alias(self._using).queue(queue).lease
+
+    def _pause(self) -> float:
+        if self._interval is not None:
+            return self._interval
+        try:
+            return min(max(min(map(self._lease, self._queues()), default=30.0) / 6, 0.2), 5.0)
+        except ServerUnavailable:
+            return 5.0
+
     def sweep_all(self) -> list[Swept]:
         """Sweep every queue once; what a server that is away keeps from it is left for the next time."""
-        done = []
-        for queue in self._queues:
-            try:
-                done.append(self._sweep(queue))
-            except ServerUnavailable as error:
-                if not self._away:
-                    logger.warning("reaping of queue %r waits: %s", queue, error)
-                self._away = True
-            except Exception:
-                # A reaper that ends is missed only when jobs are lost: it goes on, and says why.
-                logger.exception("queue %r could not be swept", queue)
-            else:
-                self._away = False
+        done: list[Swept] = []
+        try:
+            queues = self._queues()
+            # The silence of the server, not the time that this reaper itself took for a turn.
+            gap = time.monotonic() - self._reached - self._pause() * 1.2
+            self._silent.update(queue for queue in queues if gap > self._lease(queue) / 2)
+            for queue in queues:
+                try:
+                    done.append(self._sweep(queue))
+                except ServerUnavailable:
+                    raise
+                except Exception:
+                    # A reaper that ends is missed only when jobs are lost: it goes on, and says why.
+                    logger.exception("queue %r could not be swept", queue)
+                self._reached = time.monotonic()
+            self._away = False
+        except ServerUnavailable as error:
+            if not self._away:
+                logger.warning("reaping waits: %s", error)
+            self._away = True
         return done
 
     def _sweep(self, queue: str) -> Swept:
         """Sweep a queue; after a silence live workers, which were cut off too, get one lease to extend first."""
-        lease = self._leases[queue]
-        now = time.monotonic()
-        if now - self._reached[queue] > self._interval * 1.2 + lease / 2:
-            # This sweep may still be answered late; the lease begins when the server is seen to be back.
-            self._silent[queue] = True
-        swept = sweep(
-            queue,
-            limit=self._limit,
-            reap=not self._silent[queue] and now >= self._reap_from[queue],
-            using=self._using,
-        )
-        self._reached[queue] = time.monotonic()
-        if self._silent[queue] or swept.waiting:
-            self._reap_from[queue] = self._reached[queue] + lease
-            self._silent[queue] = False
+        # This sweep may still be answered late: the lease begins when the server is seen to be back.
+        silent = queue in self._silent
+        reap = not silent and time.monotonic() >= self._reap_from.get(queue, 0.0)
+        swept = sweep(queue, limit=self._limit, reap=reap, using=self._using)
+        if silent or swept.waiting:
+            self._reap_from[queue] = time.monotonic() + self._lease(queue)
+            self._silent.discard(queue)
         if swept.reaped:
             logger.info("queue %r: %d jobs had lost their worker, %d of them are dead", queue, swept.reaped, swept.dead)
         return swept

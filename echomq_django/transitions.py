@@ -157,7 +157,7 @@ def claim(keys: QueueKeys, *, limit: int, lease_ms: int, owner: str) -> Call[Cla
     )
 
 
-def recover(keys: QueueKeys, *, owner: str, first: int = 0) -> Call[tuple[int, list[Claim]]]:
+def recover(keys: QueueKeys, *, owner: str, lease_ms: int, first: int = 0) -> Call[tuple[int, list[Claim]]]:
     """Find the jobs of a claim whose reply was lost, on one page of active; also how many ids it had."""
 
     def parse(replies: Sequence[Any]) -> tuple[int, list[Claim]]:
@@ -168,7 +168,7 @@ def recover(keys: QueueKeys, *, owner: str, first: int = 0) -> Call[tuple[int, l
         f"recover a claim of queue {keys.queue!r}",
         (
             scripts.recover.command(
-                active=keys.active, job_root=keys.job_root, owner=owner, first=first, size=MAX_BATCH
+                active=keys.active, job_root=keys.job_root, owner=owner, lease=lease_ms, first=first, size=MAX_BATCH
             ),
         ),
         parse,

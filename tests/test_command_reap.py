@@ -126,7 +126,6 @@ def test_without_any_queue_it_says_so(settings: Any, url: str) -> None:
     settings.ECHOMQ = {"default": {"LOCATION": url}}
     assert called().strip() == "There is no queue yet."
     assert json.loads(called("--format", "json")) == []
-    assert called("--interval", "0.1") == ""
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -173,3 +173,24 @@ def test_the_errors_of_a_child_stay_its_own(client: redis.Redis) -> None:
     fail(client)
     assert held(client)[errors(A)] == ["{}"]
     assert errors(D) not in held(client)
+
+
+def test_a_child_that_died_ignored_and_is_completed_after_all_counts_once(client: redis.Redis) -> None:
+    seed(client, {"active": [(A, PAST), (B, FUTURE)], job(A): child(parent_policy="id"), job(B): child(), **waiting(2)})
+    assert reap(client).dead == 1
+    assert held(client)[f"{job(D)}:dependencies"] == "1"
+    assert run(client, transitions.complete(K, [own(A)])) == ["ok"]
+    assert held(client)[f"{job(D)}:dependencies"] == "1"
+    assert run(client, transitions.complete(K, [own(B)])) == ["ok"]
+    assert held(client)["pending"] == [(D, 0.0)]
+
+
+def test_two_deaths_in_one_family_are_one_death_to_the_grandparent(client: redis.Redis) -> None:
+    seed(client, {"active": [(A, PAST), (B, PAST)], job(A): child(parent=C), job(B): child(parent=C)})
+    seed(client, {**waiting(2, parent=C, parent_policy="id"), **waiting(2)})
+    client.hset(K.row(C), "parent", D)
+    assert reap(client).dead == 2
+    after = held(client)
+    assert after[f"{job(D)}:dependencies"] == "1"
+    assert after[f"{job(D)}:unsuccessful"].keys() == {C}
+    assert after[job(D)]["state"] == "awaiting_children"

@@ -30,15 +30,20 @@ from tests.places import (
 )
 
 
+def mine(deadline: int = FUTURE, attempts: int = 1, **more: Any) -> dict[str, Any]:
+    """Give the row of a job that our claim took, for a lease that ends then."""
+    return row("active", attempts, owner=OWNER, started_at=str(deadline - LEASE), **more)
+
+
 def recover(client: redis.Redis, owner: str = OWNER, first: int = 0) -> tuple[int, list[Claim]]:
-    return run(client, transitions.recover(K, owner=owner, first=first))
+    return run(client, transitions.recover(K, owner=owner, lease_ms=LEASE, first=first))
 
 
 def test_the_jobs_of_a_lost_claim_are_found_and_nothing_is_changed(client: redis.Redis) -> None:
     world = {
-        "active": [(A, PAST), (B, FUTURE), (C, FUTURE + 1), (D, FUTURE + 2)],
-        job(A): row("active", 1, owner=OWNER),
-        job(B): row("active", 5, owner=OWNER, spared="2", stalled="1", max_attempts="9", name="a.b", group=G),
+        "active": [(A, LEASE + PAST), (B, FUTURE), (C, FUTURE + 1), (D, FUTURE + 2)],
+        job(A): mine(LEASE + PAST),
+        job(B): mine(FUTURE, 5, spared="2", stalled="1", max_attempts="9", name="a.b", group=G),
         job(C): row("active", 1, owner=OTHER),
         job(D): row("active", 1),
     }
@@ -64,7 +69,7 @@ def test_a_job_is_recovered_exactly_as_it_was_claimed(client: redis.Redis) -> No
 
 
 def test_how_long_ago_a_job_was_deferred_is_told(client: redis.Redis) -> None:
-    seed(client, world_with("active", deferred_at=str(now(client) - 60_000)))
+    seed(client, world_with("active", deferred_at=str(now(client) - 60_000), started_at=str(FUTURE - LEASE)))
     [found] = recover(client)[1]
     assert 60_000 <= (found.deferred_ms or 0) < 90_000
 
@@ -76,7 +81,7 @@ def test_an_empty_queue_has_an_empty_page(client: redis.Redis) -> None:
 
 def test_the_latest_deadlines_come_first_page_by_page(client: redis.Redis) -> None:
     minted = [ids.brand("JOB", number) for number in range(501)]
-    rows = {job(one): row("active", 1, owner=OWNER) for one in minted}
+    rows = {job(one): mine(FUTURE + rank) for rank, one in enumerate(minted)}
     seed(client, {"active": [(one, FUTURE + rank) for rank, one in enumerate(minted)], **rows})
     size, first_page = recover(client)
     assert (size, [one.id for one in first_page]) == (500, minted[:0:-1])
@@ -96,7 +101,7 @@ def test_a_job_that_is_not_active_is_not_found(client: redis.Redis, place: str) 
     [{}, {job(A): "junk"}, {job(A): row("active", "x", owner=OWNER)}, {job(A): {"attempts": "1", "owner": OWNER}}],
 )
 def test_an_id_whose_row_is_unsound_is_passed_over(client: redis.Redis, unsound: dict[str, Any]) -> None:
-    world = {"active": [(A, FUTURE), (B, FUTURE)], **unsound, job(B): row("active", 1, owner=OWNER)}
+    world = {"active": [(A, FUTURE), (B, FUTURE)], **unsound, job(B): mine()}
     seed(client, world)
     size, found = recover(client)
     assert (size, [one.id for one in found]) == (2, [B])
@@ -105,5 +110,13 @@ def test_an_id_whose_row_is_unsound_is_passed_over(client: redis.Redis, unsound:
 
 @pytest.mark.parametrize("field", ["spared", "stalled", "max_attempts", "deferred_at"])
 def test_a_number_that_is_none_counts_as_missing(client: redis.Redis, field: str) -> None:
-    seed(client, {"active": [(A, FUTURE)], job(A): row("active", 1, owner=OWNER, **{field: "x"})})
+    seed(client, {"active": [(A, FUTURE)], job(A): mine(**{field: "x"})})
     assert recover(client)[1] == [Claim(queue=QUEUE, id=A, token=1, owner=OWNER, payload=b"p")]
+
+
+@pytest.mark.parametrize("started", [{}, {"started_at": "x"}, {"started_at": str(FUTURE - LEASE - 1)}])
+def test_a_job_whose_lease_is_not_the_one_of_that_claim_was_claimed_by_another_since(
+    client: redis.Redis, started: dict[str, str]
+) -> None:
+    seed(client, {"active": [(A, FUTURE)], job(A): row("active", 2, owner=OWNER, **started)})
+    assert recover(client) == (1, [])

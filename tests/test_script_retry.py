@@ -183,3 +183,10 @@ def test_what_the_reason_and_the_record_hold_is_kept_byte_for_byte(client: redis
     retry(client, reason=text, entry=text)
     assert held(client)[job(A)]["last_error"] == text
     assert held(client)[errors(A)] == [text]
+
+
+def test_a_job_that_was_run_is_no_more_a_deferred_one(client: redis.Redis) -> None:
+    seed(client, world_with("active", deferred_at="5"))
+    call = transitions.retry(K, own(A), delay_ms=60_000, maximum=9, reason="no", entry="{}")
+    assert run(client, call) == "scheduled"
+    assert "deferred_at" not in held(client)[job(A)]

@@ -232,10 +232,10 @@ def test_a_full_server_drains(client: redis.Redis, fill: Callable[[], None], nam
 
 
 def test_a_full_server_answers_those_who_only_look(client: redis.Redis, fill: Callable[[], None]) -> None:
-    seed(client, world_with("active"))
+    seed(client, world_with("active", started_at=str(FUTURE - LEASE)))
     for name in ("recover", "lapsed"):
         client.script_load(_source(name))
     fill()
     assert run(client, looks.lapsed(K)) == looks.Lapsed(expired=0, due=0)
-    [found] = run(client, transitions.recover(K, owner=OWNER))[1]
+    [found] = run(client, transitions.recover(K, owner=OWNER, lease_ms=LEASE))[1]
     assert (found.queue, found.id) == (QUEUE, A)

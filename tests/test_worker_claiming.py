@@ -12,6 +12,7 @@ import redis
 from echomq_django import conf, connection, jobs, keys, scripts, transitions
 from echomq_django.connection import Client
 from echomq_django.exceptions import ServerUnavailable
+from echomq_django.worker import claiming
 from echomq_django.worker.claiming import Claiming
 from echomq_django.worker.heartbeat import Heartbeat
 from echomq_django.worker.held import HeldJob
@@ -297,7 +298,10 @@ def test_a_claim_that_never_arrived_is_looked_for_until_its_lease_would_be_over(
     assert told(caplog) == []
 
 
-def test_a_claim_that_arrives_late_is_found(desk: Any, proxy: Lossy, client: redis.Redis) -> None:
+def test_a_claim_that_arrives_late_is_found(
+    desk: Any, proxy: Lossy, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claiming, "BEAT", 0.0)
     fill("a", number=3)
     one = desk("a")
     proxy.lose(scripts.claim.sha, 1, DROP)
@@ -308,7 +312,39 @@ def test_a_claim_that_arrives_late_is_found(desk: Any, proxy: Lossy, client: red
     connection.client().run(transitions.claim(keys.of("a"), limit=2, lease_ms=30_000, owner=asked.owner))
     one.turn(0)
     assert one.take() == {"a": 2}
+    assert one.claiming.unsure  # it was for three
+    one.turn(0)
     assert not one.claiming.unsure
+    assert not one.take()
+
+
+def test_a_lost_claim_is_looked_for_once_a_beat(desk: Any, proxy: Lossy) -> None:
+    one = desk("a")
+    proxy.lose(scripts.claim.sha, 1, DROP)
+    one.turn(3)
+    assert [len(one.turn(0)) for _ in range(4)] == [1, 0, 0, 0]
+
+
+def test_a_job_that_is_met_on_two_pages_is_begun_once(
+    desk: Any, proxy: Lossy, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claiming, "MAX_BATCH", 1)
+    monkeypatch.setattr(transitions, "MAX_BATCH", 1)
+    monkeypatch.setattr(claiming, "BEAT", 0.0)
+    fill("a", number=2)
+    one = desk("a")
+    proxy.lose(scripts.claim.sha)
+    one.turn(1)
+    real = one.claiming._hold
+
+    def hold(asked: Any, claims: list[Any]) -> None:
+        real(asked, claims)
+        jobs.claim("a", lease=1000)  # another worker's job takes the first rank, and ours is pushed to the next page
+
+    monkeypatch.setattr(one.claiming, "_hold", hold)
+    one.turn(0)
+    one.turn(0)
+    assert one.take() == {"a": 1}
 
 
 def test_a_claim_that_was_refused_is_not_looked_for(desk: Any, bench: Bench, private_server: Any) -> None:

@@ -1,13 +1,16 @@
 """runner: a job in, an Outcome out, and clean database connections behind it."""
 
 import ast
+import asyncio
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from asgiref.sync import sync_to_async
 from django.db import OperationalError, ProgrammingError, connections, transaction
 from django.db.backends.sqlite3.base import DatabaseWrapper
 
@@ -461,3 +464,36 @@ def test_inside_a_transaction_of_the_callers_nothing_is_closed(
         transaction.set_rollback(True, using="work")
     assert rows() == 0
     assert caplog.records == []
+
+
+def test_a_coroutine_is_awaited_in_the_thread_of_its_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    async def handler(job: HeldJob) -> None:
+        await asyncio.sleep(0)
+        seen.append((job.data, await sync_to_async(threading.get_ident)()))
+
+    monkeypatch.setattr(runner, "import_string", lambda path: handler)
+    assert run(handler) == Complete()
+    assert [thread for _, thread in seen] == [threading.get_ident()]
+
+
+def test_a_coroutine_that_raises_is_a_failed_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def handler(job: HeldJob) -> None:
+        raise ValueError("no")
+
+    monkeypatch.setattr(runner, "import_string", lambda path: handler)
+    outcome = run(handler)
+    assert isinstance(outcome, Fail)
+    assert outcome.error.message == "ValueError: no"
+
+
+def test_what_cannot_be_cleaned_after_a_job_does_not_change_how_it_ended(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*args: Any) -> None:
+        raise OSError("no more")
+
+    monkeypatch.setattr(runner, "_clean_after", fail)
+    assert run(lambda job: None) == Complete()
+    assert "could not be cleaned" in caplog.text

@@ -29,7 +29,12 @@ local function parent_of(line, outbox, id, fields, at, depth)
     return kin
 end
 
-local function child_counted(line, kin)
+-- Once for each child: one that died, and was ignored, may be completed after all by its late worker, or requeued.
+local function child_counted(line, kin, done_in, value, other)
+    local first = redis.call("HSETNX", kin.row .. done_in, kin.child, value) == 1
+    if not first or redis.call("HEXISTS", kin.row .. other, kin.child) == 1 then
+        return
+    end
     -- Another child of the same batch may have taken the parent to dead.
     local waits = redis.call("HGET", kin.row, "state") == "awaiting_children"
     if redis.call("DECR", kin.row .. ":dependencies") <= 0 and waits then
@@ -42,8 +47,7 @@ local function child_done(line, outbox, kin)
     if kin.queue then
         redis.call("RPUSH", outbox, table.concat({ kin.queue, kin.parent, kin.child, kin.child }, "\0"))
     else
-        redis.call("HSET", kin.row .. ":processed", kin.child, kin.child)
-        child_counted(line, kin)
+        child_counted(line, kin, ":processed", kin.child, ":unsuccessful")
     end
 end
 
@@ -56,14 +60,14 @@ local function child_dead(line, outbox, dead, failed, kin, now, reason)
             return
         end
         if kin.policy == "id" then
-            redis.call("HSET", kin.row .. ":unsuccessful", kin.child, reason)
-            child_counted(line, kin)
+            child_counted(line, kin, ":unsuccessful", reason, ":processed")
             return
         end
         redis.call("HSET", kin.row .. ":failed", kin.child, reason)
-        if redis.call("HGET", kin.row, "state") ~= "dead" then
-            bury(dead, failed, kin.parent, kin.row, now, "its child " .. kin.child .. " is dead: " .. reason)
+        if redis.call("HGET", kin.row, "state") == "dead" then
+            return
         end
+        bury(dead, failed, kin.parent, kin.row, now, "its child " .. kin.child .. " is dead: " .. reason)
         kin = kin.above
     end
 end

@@ -196,7 +196,7 @@ local function promote(line, schedule, sound)
 end
 
 -- What a worker is told of a claimed job. `fields` as read with CLAIMED.
-local CLAIMED = { "payload", "spared", "stalled", "max_attempts", "name", "deferred_at" }
+local CLAIMED = { "payload", "spared", "stalled", "max_attempts", "name", "deferred_at", "started_at" }
 local function told(id, token, fields, now)
     local deferred = count(fields[9])
     return { id, token, fields[4], count(fields[5]) or 0, count(fields[6]) or 0, count(fields[7]) or 0,

@@ -44,10 +44,10 @@ local line = lines(pending, job_root, lane_root, ring, paused, glimit, gactive, 
 local now = clock()
 
 local server = redis.pcall("INFO", "server")
--- Where INFO is forbidden the outage goes unseen, and leases are all there is.
-local run = type(server) == "string" and server:match("run_id:(%x+)") or "unknown"
+-- Where INFO is forbidden an outage goes unseen, unless another reaper, which may ask, has seen it.
+local run = type(server) == "string" and server:match("run_id:(%x+)")
 local known = redis.call("HMGET", meta, "reap_run", "reap_after")
-if known[1] ~= run then
+if run and known[1] ~= run then
     redis.call("HSET", meta, "reap_run", run, "reap_after", now + lease)
     return { "waiting", 0, 0, 0, 0 }
 end
@@ -55,7 +55,7 @@ if now < (count(known[2]) or 0) or now > (latest or now) then
     return { "waiting", 0, 0, 0, 0 }
 end
 
-local sound, aside = {}, {}
+local sound, aside, freed = {}, {}, {}
 for _, id in ipairs(redis.call("ZRANGE", active, "-inf", now, "BYSCORE", "LIMIT", 0, limit)) do
     local row = job_root .. id
     local fields = read(job_root, id, "spared", "stalled", "priority", "started_at", "parent", "parent_queue",
@@ -68,11 +68,18 @@ for _, id in ipairs(redis.call("ZRANGE", active, "-inf", now, "BYSCORE", "LIMIT"
         sound[#sound + 1] = { id, fields, parent_of(line, outbox, id, fields, 8, 8) }
     else
         aside[#aside + 1] = id
+        if fields and fields[3] then
+            demand_lane(line, fields[3])
+            freed[#freed + 1] = fields[3]
+        end
     end
 end
 
 local moved = { pending = 0, schedule = 0, dead = 0 }
 put_aside(quarantine, active, now, aside)
+for _, group in ipairs(freed) do
+    vacate(line, group)
+end
 for _, job in ipairs(sound) do
     local id, fields = job[1], job[2]
     local row, group = job_root .. id, fields[3]

@@ -67,6 +67,7 @@ if group then
         vacate(line, group)
     end
 end
+redis.call("HDEL", row, "deferred_at") -- it was known after all
 record(errors, entry, keep)
 if count(fields[1]) - (count(fields[4]) or 0) >= maximum then
     bury(dead, failed, id, row, now, reason)

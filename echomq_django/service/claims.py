@@ -33,7 +33,7 @@ def claim(queue: str, n: int = 1, lease: Seconds | None = None, *, using: str = 
     """
     if not 1 <= n <= MAX_BATCH:
         raise ValueError(f"n is {n!r}: claim from 1 to {MAX_BATCH} jobs of queue {queue!r} at once")
-    lease_ms = conf.alias(using).queue(queue).lease_ms if lease is None else times.delay_ms(lease)
+    lease_ms = conf.alias(using).queue(queue).lease_ms if lease is None else times.delay_ms(lease, "lease")
     call = transitions.claim(keys.of(queue), limit=n, lease_ms=lease_ms, owner=_nonce())
     claimed: Claimed = connection.client(using).run(call)
     return claimed.claims
@@ -85,7 +85,7 @@ def retry(
 
 def extend(claim: Claim, lease: Seconds | None = None, *, using: str = conf.DEFAULT_ALIAS) -> None:
     """Hold a job for another lease from now (seconds); LeaseLost when this claim no longer holds it."""
-    lease_ms = conf.alias(using).queue(claim.queue).lease_ms if lease is None else times.delay_ms(lease)
+    lease_ms = conf.alias(using).queue(claim.queue).lease_ms if lease is None else times.delay_ms(lease, "lease")
     [word] = connection.client(using).run(transitions.extend(keys.of(claim.queue), [claim], lease_ms=lease_ms))
     _accept(word, claim)
 

@@ -10,13 +10,13 @@ Seconds = float | int | timedelta
 LONGEST_DELAY = 100 * 365 * 86_400.0
 
 
-def delay_ms(delay: Seconds) -> int:
+def delay_ms(delay: Seconds, what: str = "delay") -> int:
     """Read a delay or a lease, in ms; TypeError or ValueError when it is none."""
     seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
-        raise TypeError(f"delay is {delay!r}: use seconds or a timedelta")
+        raise TypeError(f"{what} is {delay!r}: use seconds or a timedelta")
     if not 0 <= seconds <= LONGEST_DELAY:
-        raise ValueError(f"delay is {delay!r}: use seconds from 0 to {LONGEST_DELAY:.0f} (a hundred years)")
+        raise ValueError(f"{what} is {delay!r}: use seconds from 0 to {LONGEST_DELAY:.0f} (a hundred years)")
     return round(seconds * 1000)
 
 

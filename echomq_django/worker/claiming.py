@@ -5,7 +5,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from echomq_django import keys, transitions
@@ -17,6 +17,7 @@ from echomq_django.transitions import MAX_BATCH
 from .heartbeat import Heartbeat
 from .held import HeldJob
 from .plan import Plan, Then
+from .waiter import BEAT
 
 logger = logging.getLogger("echomq_django.worker")
 
@@ -33,6 +34,10 @@ class Asked:
     sent: float
     seen: bool = False
     """Whether the server was asked what became of it, and answered."""
+    look_at: float = 0.0
+    """When to look for it the next time."""
+    found: set[str] = field(default_factory=set)
+    """The ids of its jobs that have turned up."""
 
 
 class Claiming:
@@ -99,8 +104,11 @@ class Claiming:
 
     def plan_recovery(self, plan: Plan) -> None:
         """Add a look for the jobs of each claim whose reply was lost."""
+        now = time.monotonic()
         for asked in self._lost:
-            self._look(plan, asked, first=0)
+            if now >= asked.look_at:
+                asked.look_at = now + BEAT
+                self._look(plan, asked, first=0)
 
     def _received(self, asked: Asked) -> Then:
         def then(result: Any) -> None:
@@ -128,25 +136,30 @@ class Claiming:
             self._heartbeat.hold(jobs)
             self._begin(jobs)
 
-    def _look(self, plan: Plan, asked: Asked, first: int, found: int = 0) -> None:
-        call = transitions.recover(keys.of(asked.queue), owner=asked.owner, first=first)
-        plan.add(call, self._looked(plan, asked, first, found))
+    def _look(self, plan: Plan, asked: Asked, first: int, new: int = 0) -> None:
+        lease_ms = self._config.queue(asked.queue).lease_ms
+        call = transitions.recover(keys.of(asked.queue), owner=asked.owner, lease_ms=lease_ms, first=first)
+        plan.add(call, self._looked(plan, asked, first, new))
 
-    def _looked(self, plan: Plan, asked: Asked, first: int, found: int) -> Then:
+    def _looked(self, plan: Plan, asked: Asked, first: int, new: int) -> Then:
         def then(result: Any) -> None:
             if isinstance(result, EchoMQError):
                 return
             size, claims = result
-            self._hold(asked, claims)
-            in_all = found + len(claims)
+            # Ranks move between two pages: a job may be met again, and one may be missed until the next look.
+            fresh = [claim for claim in claims if claim.id not in asked.found]
+            asked.found.update(claim.id for claim in fresh)
+            self._hold(asked, fresh)
             if size == MAX_BATCH:
-                self._look(plan, asked, first + size, in_all)
+                self._look(plan, asked, first + size, new + len(fresh))
                 return
             asked.seen = True
-            if in_all:
-                logger.info("found %d jobs of a claim of queue %r whose reply was lost", in_all, asked.queue)
-            # The claim may arrive late: look until the lease that it would have is over.
-            if in_all or time.monotonic() > asked.sent + self._config.queue(asked.queue).lease:
+            fresh_in_all = new + len(fresh)
+            if fresh_in_all:
+                logger.info("found %d jobs of a claim of queue %r whose reply was lost", fresh_in_all, asked.queue)
+            # The claim may arrive late: look until the lease that it would have is over, or nothing more turns up.
+            whole = len(asked.found) == asked.share or (asked.found and not fresh_in_all)
+            if whole or time.monotonic() > asked.sent + self._config.queue(asked.queue).lease:
                 self._lost.remove(asked)
 
         return then

@@ -212,6 +212,11 @@ class Link:
                 results = self._client.attempt(calls)
             except ServerUnavailable as error:
                 results = [error] * len(calls)
+            except EchoMQError as error:
+                # The server is another one than before. What was to be sent is kept for the end, which tries once more.
+                for then in thens:
+                    then(ServerUnavailable(str(error)))
+                raise
             for then, result in zip(thens, results, strict=True):
                 then(result)
             away = next((result for result in results if isinstance(result, ServerUnavailable)), None)
@@ -293,10 +298,14 @@ class Link:
             self._take(self._inbox.get(), plan)
         self._settling.plan(plan)
         for job in self._heartbeat.held():
+            job.lost = True  # its handler, if it still runs, should do no more
             self._settling.add(job, Release())
         self._settling.plan(plan)
         plan.add(transitions.farewell(self._worker), forget)
-        self._send(plan)
+        try:
+            self._send(plan)
+        except EchoMQError as error:
+            logger.error("what is held is left to its lease: %s", error)
         self._heartbeat.stop()
         self._pool.join(1.0)
         self._client.close()

@@ -5,6 +5,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from django.db import close_old_connections, connections
 
@@ -64,7 +65,7 @@ class Pool:
             try:
                 job = self._ready.get(timeout=_until_stale())
             except queue.Empty:
-                close_old_connections()
+                _close_old()
                 continue
             if job is None:
                 connections.close_all()
@@ -77,6 +78,17 @@ class Pool:
                 # KeyboardInterrupt is a handler's own doing here: a real one goes to the main thread.
                 outcome = failed(job, started, error)
             self._report(job, outcome, time.monotonic() - began)
+
+
+def _close_old() -> None:
+    try:
+        close_old_connections()
+    except Exception:
+        # A thread that ended would be missing without a word, and its jobs would never start.
+        logger.exception("idle database connections could not be closed")
+        for alias in list(connections):
+            with suppress(AttributeError):
+                del connections[alias]
 
 
 def _until_stale() -> float | None:

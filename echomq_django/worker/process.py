@@ -60,7 +60,7 @@ class Process:
         logger.info("worker %s serves %s with %d threads", self._worker, ", ".join(options.queues), options.concurrency)
         reaper_stopped = threading.Event()
         reaper = threading.Thread(
-            target=Reaper(options.queues, using=options.using).run, args=(reaper_stopped,), daemon=True
+            target=Reaper(lambda: options.queues, using=options.using).run, args=(reaper_stopped,), daemon=True
         )
         if options.reap:
             reaper.start()

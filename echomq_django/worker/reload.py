@@ -4,10 +4,12 @@ Django's own reloader would end the process from under its jobs. Here the child 
 SIGTERM, and ends with a code for which its parent starts it again.
 """
 
+import logging
 import os
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -15,8 +17,13 @@ from typing import Any
 
 from django.utils import autoreload
 
+logger = logging.getLogger("echomq_django.worker")
+
 RELOAD = 3
 """The exit code with which Django's reloader asks for a restart."""
+
+LOOK_EVERY = 0.5
+"""Seconds between two looks at the files."""
 
 
 def is_child() -> bool:
@@ -42,10 +49,23 @@ def restart_for_ever() -> int:
             signal.signal(number, pass_on)
     while not stopped:
         child = subprocess.Popen(autoreload.get_child_arguments(), env=environment)
+        if stopped:
+            child.terminate()  # the signal came while there was no child to pass it on to
         code = child.wait()
-        if code != RELOAD or stopped:
+        if stopped or code in (0, 2) or code < 0:
             return 0 if code == RELOAD else code if code >= 0 else 128 - code
+        if code != RELOAD:
+            logger.error("the worker ended with code %d; it starts again when code changes", code)
+            _wait_for_change(lambda: stopped)
     return 0
+
+
+def _wait_for_change(enough: Callable[[], bool]) -> None:
+    """Wait until a file that this process watches has changed: the child ended of what was wrong in one."""
+    reloader = autoreload.StatReloader()
+    former = dict(reloader.snapshot_files())
+    while not enough() and dict(reloader.snapshot_files()) == former:
+        time.sleep(LOOK_EVERY)
 
 
 class Watcher:

@@ -1,12 +1,14 @@
 """Run one job and say how it ended. Knows no server: what becomes of the Outcome is the link's business."""
 
+import inspect
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
+from asgiref.sync import async_to_sync
 from django.db import connections, reset_queries
 from django.utils.module_loading import import_string
 
@@ -73,7 +75,10 @@ def run(job: HeldJob, handler_path: str, budget: int) -> Outcome:
         return _unknown(job, started, handler_path, error)
     with_transaction = _clean_before()
     try:
-        handler(job)
+        result = handler(job)
+        if inspect.isawaitable(result):
+            # Not asyncio.run(): what a coroutine does through Django's ORM shall happen in this thread.
+            async_to_sync(_finish)(result)
     except KeyboardInterrupt:
         raise
     except BaseException as error:
@@ -81,7 +86,15 @@ def run(job: HeldJob, handler_path: str, budget: int) -> Outcome:
     else:
         return Complete()
     finally:
-        _clean_after(with_transaction)
+        try:
+            _clean_after(with_transaction)
+        except Exception:
+            # The job has ended as it ended; what is wrong with the connection, the next job is told.
+            logger.exception("the database connections could not be cleaned after %r", job)
+
+
+async def _finish(result: Awaitable[Any]) -> None:
+    await result
 
 
 def failed(job: HeldJob, started: float, error: BaseException) -> Fail:

@@ -115,8 +115,10 @@ class Settling:
 
     def _note(self, settle: Settle, word: str) -> None:
         job, outcome = settle.job, settle.outcome
-        # After a resend a refusal means that the first sending was carried out, and only its reply was lost.
-        if word in ("lost", "gone") and not settle.resent:
+        # After a resend a refusal means that the first sending was carried out, and only its reply was lost. But a
+        # completed job is gone: one that is lost was claimed by another before the first sending came.
+        believed = settle.resent and not (word == "lost" and isinstance(outcome, Complete))
+        if word in ("lost", "gone") and not believed:
             self._refused(job, outcome, word)
         elif isinstance(outcome, Complete):
             self.tally.completed += 1

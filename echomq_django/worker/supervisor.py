@@ -21,6 +21,8 @@ logger = logging.getLogger("echomq_django.worker")
 
 RESTART_PAUSE = 0.2
 RESTART_PAUSE_MAX = 10.0
+HEALTHY = 60.0
+"""Seconds after which a process that dies did not die of its start: the next pause is a short one again."""
 
 
 def child(options: Options) -> None:
@@ -85,7 +87,7 @@ class Supervisor:
             if time.monotonic() >= self._start_at[slot]:
                 process = self._context.Process(target=child, args=(self._options,), name=f"echomq-worker-{slot}")
                 process.start()
-                self._slots[slot] = process
+                self._slots[slot], self._start_at[slot] = process, time.monotonic()
             return None
         if process.exitcode is None:
             return None
@@ -94,11 +96,14 @@ class Supervisor:
 
     def _goes_on(self, slot: int, code: int) -> bool:
         """Say whether a slot gets a new process: not when its work is done."""
-        if code == 0:
+        if code == 0 and (self._options.burst or self._options.max_idle_time is not None):
             return False
+        lived = time.monotonic() - self._start_at[slot]
         if code == WORN_OUT:
             self._pauses[slot] = 0.0
         else:
+            if lived > HEALTHY:
+                self._pauses[slot] = 0.0
             ended = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
             self._pauses[slot] = min(max(self._pauses[slot] * 2, RESTART_PAUSE), RESTART_PAUSE_MAX)
             logger.warning("worker process %d %s; starting another in %.1f s", slot, ended, self._pauses[slot])

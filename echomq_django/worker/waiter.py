@@ -61,7 +61,8 @@ class Waiter:
                     raise EchoMQError(str(reply))
                 token = reply is not None
                 pause = 0.1
-            except EchoMQError as error:
+            except Exception as error:
+                # A waiter that ended would make its queue deaf.
                 logger.debug("waiter of queue %r: %s", self._queue, error)
                 threading.Event().wait(pause * random.uniform(0.5, 1.0))
                 pause = min(pause * 2, BEAT)

@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from echomq_django import conf, jobs
 from echomq_django.exceptions import EchoMQError
-from echomq_django.reaper import Reaper, Swept, sweep
+from echomq_django.reaper import TURN, Reaper, Swept, sweep
 from echomq_django.worker.process import log_to_stderr, signals
 
 from .echomq_worker import interval, whole
@@ -38,19 +38,26 @@ class Command(BaseCommand):
         using = given["using"]
         log_to_stderr(given["verbosity"])
         try:
-            queues = given["queues"].split(",") if given["queues"] else jobs.queues(using=using)
+            named = given["queues"].split(",") if given["queues"] else None
+            queues = jobs.queues(using=using) if named is None else named
             if given["dry_run"]:
                 self._print([{"queue": queue, **asdict(jobs.lapsed(queue, using=using))} for queue in queues], given)
             elif given["interval"] is None:
                 self._report([sweep(queue, limit=given["limit"], using=using) for queue in queues], given)
-            elif queues:
-                self._again_and_again(queues, given)
+            else:
+                self._again_and_again(named, given)
         except (EchoMQError, ImproperlyConfigured) as error:
             raise CommandError(str(error)) from error
 
-    def _again_and_again(self, queues: list[str], given: dict[str, Any]) -> None:
+    def _again_and_again(self, named: list[str] | None, given: dict[str, Any]) -> None:
         stopped = threading.Event()
-        reaper = Reaper(queues, interval=given["interval"], limit=given["limit"], using=given["using"])
+        using = given["using"]
+        reaper = Reaper(
+            lambda: jobs.queues(using=using) if named is None else named,
+            interval=given["interval"],
+            limit=given["limit"] or TURN,
+            using=using,
+        )
         with signals(lambda why: stopped.set()):
             reaper.run(stopped, lambda swept: self._report(swept, given))
 
