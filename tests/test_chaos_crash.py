@@ -31,7 +31,7 @@ def test_a_job_whose_worker_was_killed_runs_again_in_one_that_started_before(fle
 def test_no_job_is_lost_while_workers_are_killed_and_only_the_killed_ones_jobs_run_again(
     fleet: Callable[..., Fleet],
 ) -> None:
-    here = fleet(LEASE=3, MAX_CRASHES=1000, BACKOFF_BASE=0.1, BACKOFF_CAP=0.1)
+    here = fleet(LEASE=3, MAX_CRASHES=100, BACKOFF_BASE=0.1, BACKOFF_CAP=0.1)
     workers = [here.worker() for _ in range(4)]
     here.ready(*workers)
     ids = here.enqueue_many(5000, ["sleep", 0.02])
