@@ -242,7 +242,6 @@ def test_the_migration_is_up_to_date(project, url):
     assert (check.returncode, check.stdout) == (0, "No changes detected\n")
 
 
-@pytest.mark.once
 @pytest.mark.slow
 def test_the_demo_does_what_the_orders_file_asks_for_and_can_be_run_again(project):
     assert manage(project, "migrate", "--verbosity", "0").returncode == 0

@@ -391,7 +391,6 @@ def test_any_sequence_of_moves_leaves_the_queue_that_the_design_describes(client
     explore(client, max_examples=25, stateful_step_count=30)
 
 
-@pytest.mark.once
 @pytest.mark.slow
 def test_any_long_sequence_of_moves_leaves_the_queue_that_the_design_describes(client: redis.Redis) -> None:
     explore(client, max_examples=100, stateful_step_count=60)

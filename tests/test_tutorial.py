@@ -147,7 +147,6 @@ def same(expected: list[str], lines: list[str]) -> bool:
     return not left
 
 
-@pytest.mark.once
 @pytest.mark.slow
 def test_the_tutorial_does_what_it_says(tmp_path):
     reader = Reader(tmp_path)

@@ -320,7 +320,7 @@ def test_lost_replies_to_releases_strand_no_job(
     worker = bench.worker(concurrency=1)
     worker.link._prefetch = lambda: 9
     done = jobs.enqueue_many("default", [{"number": each} for each in range(10)])
-    until(lambda: jobs.counts("default").active == 10)
+    until(lambda: jobs.counts("default").active == 10 and ledger.running == 1)
     proxy.lose(scripts.release.sha, times)
     worker.stop()
     until(lambda: proxy.lost == times)

@@ -11,10 +11,11 @@ from weakref import WeakKeyDictionary
 
 from django.db import transaction
 
-from echomq_django import conf, connection, ids, keys, payload, transitions
+from echomq_django import conf, connection, ids, keys, transitions
 from echomq_django.call import Call
 from echomq_django.connection import Client
 from echomq_django.exceptions import EchoMQError, PayloadError
+from echomq_django.payload import encode
 from echomq_django.transitions import MAX_BATCH
 
 from . import times
@@ -35,7 +36,7 @@ class Enqueued:
 
 def enqueue(
     queue: str,
-    data: Any,
+    payload: Any,
     *,
     delay: Seconds | None = None,
     at: datetime | None = None,
@@ -52,7 +53,7 @@ def enqueue(
     ServerUnavailable; after the last one with `unknown` the job may exist, and a call with the same id is safe.
     """
     options = _options(delay, at, priority, name, max_attempts)
-    return _admit(queue, [_encoded(queue, data)], None if id is None else [id], options, using)[0]
+    return _admit(queue, [_encoded(queue, payload)], None if id is None else [id], options, using)[0]
 
 
 def enqueue_many(
@@ -85,7 +86,7 @@ def enqueue_many(
 
 def enqueue_on_commit(
     queue: str,
-    data: Any,
+    payload: Any,
     *,
     database: str | None = None,
     delay: Seconds | None = None,
@@ -102,7 +103,7 @@ def enqueue_on_commit(
     """
     options = _options(delay, at, priority, name, max_attempts)
     keys.of(queue), conf.alias(using)  # what is wrong with these is better said now than from the commit
-    body = _encoded(queue, data)
+    body = _encoded(queue, payload)
     job_id = ids.mint()
 
     def store() -> None:
@@ -118,9 +119,9 @@ def enqueue_on_commit(
     return job_id
 
 
-def _encoded(queue: str, data: Any) -> bytes:
+def _encoded(queue: str, payload: Any) -> bytes:
     try:
-        return payload.encode(data)
+        return encode(payload)
     except PayloadError as error:
         raise PayloadError(f"a job for queue {queue!r} was not stored: {error}.") from None
 
