@@ -201,6 +201,7 @@ class Queue(RuleBasedStateMachine):
         else:
             model.records[claim.id] = model.records.get(claim.id, 0) + 1
             row = model.rows[claim.id]
+            row.pop("deferred_at", None)
             if int(row["attempts"]) - int(row.get("spared", 0)) >= maximum:
                 expected = "dead"
                 model.bury(claim.id, at, "no")
