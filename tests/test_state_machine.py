@@ -4,6 +4,7 @@ import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 import redis
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -383,10 +384,14 @@ def explore(client: redis.Redis, **options: Any) -> None:
     machine = type("QueueOnAServer", (Queue,), {"client": client})
     health = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
     run_state_machine_as_test(
-        machine,
-        settings=settings(deadline=None, database=None, derandomize=True, suppress_health_check=health, **options),
+        machine, settings=settings(deadline=None, database=None, suppress_health_check=health, **options)
     )
 
 
 def test_any_sequence_of_moves_leaves_the_queue_that_the_design_describes(client: redis.Redis) -> None:
     explore(client, max_examples=25, stateful_step_count=30)
+
+
+@pytest.mark.slow
+def test_any_long_sequence_of_moves_leaves_the_queue_that_the_design_describes(client: redis.Redis) -> None:
+    explore(client, max_examples=100, stateful_step_count=60)
