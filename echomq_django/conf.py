@@ -21,6 +21,8 @@ DEFAULT_ALIAS = "default"
 EMBEDDED = "embedded://"
 SCHEMES = ("redis", "rediss", "valkey", "valkeys", "unix", "embedded")
 WIRE_VERSION = "echomq:3.0.0"
+TASK_RESULT_TTL = 3600.0
+"""RESULT_TTL of a queue whose jobs are tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,8 @@ class QueueConfig:
     backoff: str = retries.EXPONENTIAL
     backoff_base: float = 1.0
     backoff_cap: float = 3600.0
+    result_ttl: float | None = None
+    keep_completed: int = 1000
     dead_ttl: float = 30 * 86400.0
     dead_max: int = 100_000
     handler: str = ""
@@ -41,6 +45,13 @@ class QueueConfig:
     def lease_ms(self) -> int:
         """Give the lease in ms."""
         return int(self.lease * 1000)
+
+    @property
+    def result_ttl_ms(self) -> int:
+        """Give how long a completed job is kept, ms; a raw handler's only when RESULT_TTL says so."""
+        if self.result_ttl is None:
+            return 0 if self.handler else round(TASK_RESULT_TTL * 1000)
+        return round(self.result_ttl * 1000)
 
     def longest_backoff_ms(self, attempt: int) -> int:
         """Give the longest delay after a failed attempt, ms."""
@@ -177,9 +188,14 @@ def _queue_problems(where: str, queue: Any, given: Any) -> Iterator[Problem]:
                 yield Problem("echomq.E010", f"{where}[{name!r}] is {value!r}.", f"Use {error}.")
 
 
-_TIMES = {"LEASE": 0.1, "BACKOFF_BASE": 0.0, "BACKOFF_CAP": 0.0, "DEAD_TTL": 1.0}
+_TIMES = {"LEASE": 0.1, "BACKOFF_BASE": 0.0, "BACKOFF_CAP": 0.0, "RESULT_TTL": 0.0, "DEAD_TTL": 1.0}
 # Each crash has its delay in every call of reap, hence the low limit.
-_NUMBERS = {"MAX_ATTEMPTS": (1, 10**9), "MAX_CRASHES": (1, 100), "DEAD_MAX": (0, 10**9)}
+_NUMBERS = {
+    "MAX_ATTEMPTS": (1, 10**9),
+    "MAX_CRASHES": (1, 100),
+    "KEEP_COMPLETED": (0, 100_000),
+    "DEAD_MAX": (0, 10**9),
+}
 
 
 def _value(name: str, value: Any) -> Any:

@@ -106,6 +106,11 @@ class Job:
     deferred_at: int | None
     progress: str
     errors: tuple[ErrorRecord, ...] = ()
+    result: bytes | None = None
+    """What the work gave, as JSON. None until the job is completed."""
+    finished_at: int | None = None
+    checkpoint: bytes | None = None
+    """What the latest attempt left for the next one."""
 
     @property
     def attempt(self) -> int:
@@ -157,6 +162,9 @@ class Job:
             deferred_at=number(b"deferred_at"),
             progress=words(b"progress"),
             errors=tuple(map(ErrorRecord.load, errors)),
+            result=row.get(b"result"),
+            finished_at=number(b"finished_at"),
+            checkpoint=row.get(b"checkpoint"),
         )
 
 

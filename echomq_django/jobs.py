@@ -22,7 +22,18 @@ from .service.operators import (
     requeue_many,
     resume,
 )
-from .service.reading import counts, get, lapsed, location, oldest_pending_age, page, queues, workers
+from .service.reading import (
+    counts,
+    get,
+    lapsed,
+    location,
+    logs,
+    oldest_pending_age,
+    page,
+    queues,
+    recent,
+    workers,
+)
 from .transitions import Reaped
 
 __all__ = [
@@ -53,12 +64,14 @@ __all__ = [
     "get",
     "lapsed",
     "location",
+    "logs",
     "oldest_pending_age",
     "page",
     "pause",
     "promote",
     "queues",
     "reap",
+    "recent",
     "release",
     "remove",
     "remove_all",

@@ -55,6 +55,10 @@ class QueueKeys:
     outbox: str
     completed: str
     failed: str
+    result_root: str
+    recent: str
+    events: str
+    """A channel, and no key."""
 
     def row(self, job_id: str) -> str:
         """Name a job's row."""
@@ -63,6 +67,22 @@ class QueueKeys:
     def errors(self, job_id: str) -> str:
         """Name the list of a job's error records."""
         return self.job_root + job_id + ":errors"
+
+    def logs(self, job_id: str) -> str:
+        """Name the list of a job's log lines."""
+        return self.job_root + job_id + ":logs"
+
+    def result(self, job_id: str) -> str:
+        """Name what is kept of a completed job: its row, under another name."""
+        return self.result_root + job_id
+
+    def result_errors(self, job_id: str) -> str:
+        """Name the list of a completed job's error records."""
+        return self.result_root + job_id + ":errors"
+
+    def result_logs(self, job_id: str) -> str:
+        """Name the list of a completed job's log lines."""
+        return self.result_root + job_id + ":logs"
 
 
 @lru_cache(maxsize=1024)
@@ -88,6 +108,9 @@ def of(queue: str) -> QueueKeys:
         outbox=base + "flow:outbox",
         completed=base + "metrics:completed",
         failed=base + "metrics:failed",
+        result_root=base + "result:",
+        recent=base + "recent",
+        events=base + "events",
     )
 
 

@@ -110,17 +110,17 @@ def _place(keys: QueueKeys, location: Location) -> str:
 
 
 def get(keys: QueueKeys, job_id: str) -> Call[Job | None]:
-    """Read one job whole, with its place and its error records; None when its row is missing."""
+    """Read one job whole, with its place and its error records, or what is kept of it; None when nothing is."""
 
     def parse(replies: Sequence[Any]) -> Job | None:
-        reply, errors, *scores = replies
-        if not isinstance(reply, Exception) and not reply:
-            return None
-        row, errors = _row(reply), [] if isinstance(errors, Exception) else errors
+        reply, errors, *scores, result, result_errors = replies
+        if _missing(reply):
+            return None if _missing(result) else _result(keys, job_id, result, result_errors)
+        row = _row(reply)
         location, score = _where(scores)
         if location is None and row.get(b"group") and row.get(b"state") == b"pending":
             location = Location.PENDING  # it waits in its lane
-        return Job.load(keys.queue, job_id, row, location, score, errors)
+        return Job.load(keys.queue, job_id, row, location, score, _items(errors))
 
     return Call(
         f"get job {job_id} of queue {keys.queue!r}",
@@ -128,11 +128,54 @@ def get(keys: QueueKeys, job_id: str) -> Call[Job | None]:
             ("HGETALL", keys.row(job_id)),
             ("LRANGE", keys.errors(job_id), 0, -1),
             *(("ZSCORE", _place(keys, location), job_id) for location in Location),
+            # Behind the row: a job that is completed in between would be met in neither otherwise.
+            ("HGETALL", keys.result(job_id)),
+            ("LRANGE", keys.result_errors(job_id), 0, -1),
         ),
         parse,
         resend=True,
         bears_wrong_types=True,
     )
+
+
+def logs(keys: QueueKeys, job_id: str) -> Call[list[str]]:
+    """Read a job's log lines, also those that are kept of a completed one."""
+
+    def parse(replies: Sequence[Any]) -> list[str]:
+        return [line.decode(errors="backslashreplace") for line in _items(replies[0]) or _items(replies[1])]
+
+    return Call(
+        f"read the log of job {job_id} of queue {keys.queue!r}",
+        (("LRANGE", keys.logs(job_id), 0, -1), ("LRANGE", keys.result_logs(job_id), 0, -1)),
+        parse,
+        resend=True,
+        bears_wrong_types=True,
+    )
+
+
+def recent(keys: QueueKeys, *, first: int, size: int) -> Call[list[str]]:
+    """List the ids of completed jobs by rank, the latest first."""
+    return Call(
+        f"page of the completed of queue {keys.queue!r}",
+        (("LRANGE", keys.recent, first, first + size - 1),),
+        lambda replies: [_shown(job_id) for job_id in replies[0]],
+        True,
+    )
+
+
+def results(keys: QueueKeys, listed: Sequence[str]) -> Call[list[Job]]:
+    """Read what is kept of completed jobs. One of which nothing is reads as a completed job without fields."""
+
+    def parse(replies: Sequence[Any]) -> list[Job]:
+        return [_result(keys, job_id, reply) for job_id, reply in zip(listed, replies, strict=True)]
+
+    commands = tuple(("HGETALL", keys.result(job_id)) for job_id in listed)
+    return Call(f"read results of queue {keys.queue!r}", commands, parse, resend=True, bears_wrong_types=True)
+
+
+def _result(keys: QueueKeys, job_id: str, reply: Any, errors: Any = ()) -> Job:
+    row = {**_row(reply), b"state": b"completed"}
+    return Job.load(keys.queue, job_id, row, None, None, _items(errors))
 
 
 def _where(scores: Sequence[bytes | None]) -> tuple[Location | None, float | None]:
@@ -223,6 +266,15 @@ def lapsed(keys: QueueKeys) -> Call[Lapsed]:
 def _shown(job_id: bytes) -> str:
     # Anything can be put into a place by hand, and must not keep the others from being seen.
     return job_id.decode(errors="backslashreplace")
+
+
+def _missing(reply: Any) -> bool:
+    return not isinstance(reply, Exception) and not reply
+
+
+def _items(reply: Any) -> Sequence[bytes]:
+    """Read a list; one of a wrong type has no items."""
+    return [] if isinstance(reply, Exception) else reply
 
 
 def _row(reply: Any) -> dict[bytes, bytes]:

@@ -25,6 +25,10 @@ ERRORS_KEPT = 25
 """How many error records a job keeps."""
 
 
+LOGS_KEPT = 100
+"""How many log lines a job keeps."""
+
+
 RECEIPT_TTL_MS = 10_000
 """How long an enqueue may be sent again and be recognised; much longer than any client goes on trying."""
 
@@ -94,6 +98,7 @@ def enqueue(
                 wake=keys.wake,
                 receipt=keys.receipt_root + receipt,
                 job_root=keys.job_root,
+                result_root=keys.result_root,
                 delay="" if delay_ms is None else delay_ms,
                 at="" if at_ms is None else at_ms,
                 priority=priority,
@@ -176,8 +181,19 @@ def recover(keys: QueueKeys, *, owner: str, lease_ms: int, first: int = 0) -> Ca
     )
 
 
-def complete(keys: QueueKeys, claims: Sequence[Claim]) -> Call[list[str]]:
-    """Retire finished jobs; a word for each: ok, lost, gone."""
+def complete(
+    keys: QueueKeys,
+    claims: Sequence[Claim],
+    *,
+    results: Sequence[tuple[int, str | bytes]] | None = None,
+    recent: int = 0,
+) -> Call[list[str]]:
+    """Retire finished jobs; a word for each: ok, lost, gone.
+
+    `results` has for each claim how long its job is kept, ms, and its result, a text; without it none is kept.
+    `recent` is how many ids the list of completed jobs holds.
+    """
+    kept = [(0, "")] * len(claims) if results is None else results
     return Call(
         f"complete in queue {keys.queue!r}",
         (
@@ -187,8 +203,11 @@ def complete(keys: QueueKeys, claims: Sequence[Claim]) -> Call[list[str]]:
                 schedule=keys.schedule,
                 dead=keys.dead,
                 completed=keys.completed,
-                claims=_flat(claims),
+                keep=recent,
+                claims=[value for claim, result in zip(claims, kept, strict=True) for value in (*claim.proof, *result)],
                 outbox=keys.outbox,
+                result_root=keys.result_root,
+                recent=keys.recent,
                 **_lanes(keys),
             ),
         ),
@@ -233,6 +252,31 @@ def extend(keys: QueueKeys, claims: Sequence[Claim], *, lease_ms: int) -> Call[l
         f"extend in queue {keys.queue!r}",
         (scripts.extend.command(active=keys.active, job_root=keys.job_root, lease=lease_ms, claims=_flat(claims)),),
         words,
+        resend=True,
+    )
+
+
+def annotate(keys: QueueKeys, claim: Claim, entries: Sequence[tuple[str, str]]) -> Call[str]:
+    """Note how far a held job is: progress, checkpoint and log entries; a word: ok, lost.
+
+    A log line may be there twice when the call was sent again.
+    """
+    job_id, token, owner = claim.proof
+    return Call(
+        f"annotate job {job_id} in queue {keys.queue!r}",
+        (
+            scripts.annotate.command(
+                active=keys.active,
+                job_root=keys.job_root,
+                id=job_id,
+                token=token,
+                owner=owner,
+                keep=LOGS_KEPT,
+                events=keys.events,
+                entries=[value for entry in entries for value in entry],
+            ),
+        ),
+        word,
         resend=True,
     )
 

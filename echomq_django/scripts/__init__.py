@@ -73,6 +73,7 @@ claim = Script("claim")
 complete = Script("complete")
 retry = Script("retry")
 extend = Script("extend")
+annotate = Script("annotate")
 release = Script("release")
 defer = Script("defer")
 promote = Script("promote")
@@ -88,7 +89,7 @@ pause = Script("pause")
 resume = Script("resume")
 
 ALL = (
-    enqueue, claim, complete, retry, extend, release, defer, promote, reap, requeue, remove, advance,
-    expire, recover, announce, lapsed, pause, resume,
+    enqueue, claim, complete, retry, extend, annotate, release, defer, promote, reap, requeue, remove,
+    advance, expire, recover, announce, lapsed, pause, resume,
 )  # fmt: skip
 BY_SHA = {script.sha: script for script in ALL}

@@ -3,6 +3,8 @@
 --
 -- Retire jobs whose work is done. Accepted from the latest claimant wherever the id sits by now (reaped, buried or
 -- requeued meanwhile): the work is done and must not be done twice, so every place is cleared.
+-- With a ttl the job is kept for that time under another name, where no move finds it, with its result; without
+-- one it is deleted.
 --
 -- Needs: prelude, flow
 -- KEYS[1] active     zset  id -> lease deadline, ms
@@ -18,23 +20,28 @@
 -- KEYS[11] glimit    hash  lane -> most in flight
 -- KEYS[12] gactive   hash  lane -> in flight
 -- KEYS[13] outbox    list  words for parents in other queues
--- ARGV[1..] claims (id, token, owner)  each claim
+-- KEYS[14] result_root  root  of what is kept of completed jobs
+-- KEYS[15] recent    list  ids of completed jobs, the latest first
+-- ARGV[1] keep       how many ids recent holds; 0 writes none
+-- ARGV[2..] claims (id, token, owner, ttl, result)  each claim; ttl in ms, or 0; result a text, or "" for none
 --
 -- Returns a word for each claim, in order: "ok"; "lost" when another claim holds the job; "gone" when nobody does.
 
 local active, pending, schedule, dead, completed, wake = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local job_root, lane_root, ring, paused, glimit, gactive = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
-local outbox = KEYS[13]
-local claims = groups(1, 3)
+local outbox, result_root, recent = KEYS[13], KEYS[14], KEYS[15]
+local keep = ARGV[1]
+local claims = groups(2, 5)
 
 demand("zset", active, schedule, dead)
 demand("hash", completed)
+demand("list", recent)
+local now, most_recent = clock(), count(keep) or 0
 local line = lines(pending, job_root, lane_root, ring, paused, glimit, gactive, wake)
 
-local words, ids, rows, grouped, family, seen = {}, {}, {}, {}, {}, {}
+local words, ids, rows, kept, grouped, family, seen = {}, {}, {}, {}, {}, {}, {}
 for i, claim in ipairs(claims) do
-    local id, token, owner = claim[1], claim[2], claim[3]
-    local row = job_root .. id
+    local id, token, owner, ttl, result = unpack(claim)
     local fields = not seen[id] and read(job_root, id, "parent", "parent_queue", "parent_policy")
     if not fields then
         words[i] = "gone"
@@ -43,8 +50,12 @@ for i, claim in ipairs(claims) do
     else
         words[i], seen[id] = "ok", true
         ids[#ids + 1] = id
-        for _, suffix in ipairs({ "", ":errors", ":logs" }) do
-            rows[#rows + 1] = row .. suffix
+        if (count(ttl) or 0) > 0 then
+            kept[#kept + 1] = { id, ttl, result }
+        else
+            for _, part in ipairs({ parts(job_root, id) }) do
+                rows[#rows + 1] = part
+            end
         end
         if fields[3] then
             demand_lane(line, fields[3])
@@ -60,8 +71,30 @@ end
 for _, place in ipairs({ active, pending, schedule, dead }) do
     redis.call("ZREM", place, unpack(ids))
 end
-redis.call("DEL", unpack(rows))
+if #rows > 0 then
+    redis.call("DEL", unpack(rows))
+end
+for _, job in ipairs(kept) do
+    local id, ttl, result = job[1], job[2], job[3]
+    redis.call("HSET", job_root .. id, "state", "completed", "finished_at", now)
+    if result ~= "" then
+        redis.call("HSET", job_root .. id, "result", result)
+    end
+    local names = { parts(result_root, id) }
+    for i, part in ipairs({ parts(job_root, id) }) do
+        if redis.call("EXISTS", part) == 1 then
+            redis.call("RENAME", part, names[i])
+            redis.call("PEXPIRE", names[i], ttl)
+        else
+            redis.call("DEL", names[i])
+        end
+    end
+end
 tally(completed, #ids)
+if most_recent > 0 then
+    redis.call("LPUSH", recent, unpack(ids))
+    redis.call("LTRIM", recent, 0, most_recent - 1)
+end
 for _, job in ipairs(grouped) do
     local id, group, was_active = job[1], job[2], job[3]
     leave_lane(line, group, id)

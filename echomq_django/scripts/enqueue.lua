@@ -1,7 +1,7 @@
 #!lua
 -- enqueue: nowhere -> pending | schedule
 --
--- Admit jobs. There is no allow-oom flag here: a full server refuses new jobs, and only those.
+-- Admit jobs, whose ids must be those of no job and of no result. There is no allow-oom flag here: a full server refuses new jobs, and only those.
 -- A call that is sent again because its reply was lost is answered from its receipt: by then the jobs may
 -- have run and gone, and would be admitted twice.
 --
@@ -11,6 +11,7 @@
 -- KEYS[3] wake          list    tokens for parked workers
 -- KEYS[4] receipt       string  the verdicts of this call
 -- KEYS[5] job_root      root    of the jobs' rows
+-- KEYS[6] result_root   root    of what is kept of completed jobs
 -- ARGV[1] delay         ms from now, or ""
 -- ARGV[2] at            run-at in unix ms, or ""
 -- ARGV[3] priority      -100 to 100
@@ -21,7 +22,7 @@
 --
 -- Returns a word for each job, in order: "enqueued", "scheduled" or "duplicate".
 
-local pending, schedule, wake, receipt, job_root = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local pending, schedule, wake, receipt, job_root, result_root = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local delay, at, priority, name, max_attempts, receipt_ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local jobs = groups(7, 2)
 
@@ -56,7 +57,7 @@ local admitted = {}
 for i, job in ipairs(jobs) do
     local id = job[1]
     verdicts[i] = "duplicate"
-    if not admitted[id] and redis.call("EXISTS", job_root .. id) == 0 then
+    if not admitted[id] and redis.call("EXISTS", job_root .. id, result_root .. id) == 0 then
         verdicts[i], admitted[id] = word, true
     end
 end

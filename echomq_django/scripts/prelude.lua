@@ -203,10 +203,10 @@ local function told(id, token, fields, now)
         fields[8] or "", fields[3] or "", deferred and math.max(now - deferred, 0) or -1 }
 end
 
--- Add an error record to a job's list; the oldest ones make room.
-local function record(errors, text, keep)
-    redis.call("RPUSH", errors, text)
-    redis.call("LTRIM", errors, -keep, -1)
+-- Add a text to a job's error records or log lines; the oldest ones make room.
+local function record(list, text, keep)
+    redis.call("RPUSH", list, text)
+    redis.call("LTRIM", list, -keep, -1)
 end
 
 local function bury(dead, failed, id, row, now, reason)
@@ -215,8 +215,12 @@ local function bury(dead, failed, id, row, now, reason)
     tally(failed, 1)
 end
 
--- Delete a job: its row, its error records, its log lines.
+-- What a job consists of: its row, its error records, its log lines.
+local function parts(root, id)
+    local row = root .. id
+    return row, row .. ":errors", row .. ":logs"
+end
+
 local function erase(job_root, id)
-    local row = job_root .. id
-    redis.call("DEL", row, row .. ":errors", row .. ":logs")
+    redis.call("DEL", parts(job_root, id))
 end

@@ -8,15 +8,21 @@ from echomq_django.transitions import MAX_BATCH
 
 
 def get(queue: str, id: str, *, using: str = conf.DEFAULT_ALIAS) -> Job:
-    """Read a job, its place and its error records; JobGone when there is none."""
+    """Read a job, its place and its error records; JobGone when there is none.
+
+    A completed job has the state "completed" and no place, and is there for the queue's RESULT_TTL.
+    """
     found = connection.client(using).run(looks.get(keys.of(queue), ids.check_job(id)))
     if found is None:
-        raise JobGone(f"queue {queue!r} has no job {id}: it was completed, removed, or never enqueued.")
+        raise JobGone(
+            f"queue {queue!r} has no job {id}: it was removed, never enqueued, "
+            "or completed and its result is kept no longer (RESULT_TTL)."
+        )
     return found
 
 
 def location(queue: str, id: str, *, using: str = conf.DEFAULT_ALIAS) -> Location | None:
-    """Say in which place a job is; None when it is gone."""
+    """Say in which place a job is; None when it is gone, completed jobs included."""
     found = connection.client(using).run(looks.get(keys.of(queue), ids.check_job(id)))
     return found.location if found else None
 
@@ -32,10 +38,30 @@ def page(
     """Read a page of a place: the dead newest first, the others in the order in which they come up."""
     place = Location(location)
     client, queue_keys = connection.client(using), keys.of(queue)
-    if start < 0 or not 1 <= size <= MAX_BATCH:
-        raise ValueError(f"a page of queue {queue!r} starts at 0 or later and has 1 to {MAX_BATCH} jobs")
+    _check_page(queue, start, size)
     listed = client.run(looks.page(queue_keys, place, first=start, size=size, newest_first=place is Location.DEAD))
     return client.run(looks.rows(queue_keys, place, listed)) if listed else []
+
+
+def recent(queue: str, start: int = 0, size: int = 100, *, using: str = conf.DEFAULT_ALIAS) -> list[Job]:
+    """Read a page of the completed jobs, the latest first; the queue's KEEP_COMPLETED says how many are listed.
+
+    One whose result is kept no longer has its id and no other fields.
+    """
+    client, queue_keys = connection.client(using), keys.of(queue)
+    _check_page(queue, start, size)
+    listed = client.run(looks.recent(queue_keys, first=start, size=size))
+    return client.run(looks.results(queue_keys, listed)) if listed else []
+
+
+def _check_page(queue: str, start: int, size: int) -> None:
+    if start < 0 or not 1 <= size <= MAX_BATCH:
+        raise ValueError(f"a page of queue {queue!r} starts at 0 or later and has 1 to {MAX_BATCH} jobs")
+
+
+def logs(queue: str, id: str, *, using: str = conf.DEFAULT_ALIAS) -> list[str]:
+    """Read the log lines of a job, or of a completed one that is kept; none when there is no such job."""
+    return connection.client(using).run(looks.logs(keys.of(queue), ids.check_job(id)))
 
 
 def oldest_pending_age(queue: str, *, using: str = conf.DEFAULT_ALIAS) -> float | None:

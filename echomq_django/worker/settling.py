@@ -76,12 +76,20 @@ class Settling:
                 releases.setdefault(settle.job.queue, []).append(settle)
             else:
                 plan.add(self._single(settle.job, outcome), self._settled([settle]))
-        for batches, transition in ((completes, transitions.complete), (releases, transitions.release)):
+        for batches, transition in ((completes, self._complete), (releases, self._release)):
             for name, batch in batches.items():
                 for first in range(0, len(batch), MAX_BATCH):
                     chunk = batch[first : first + MAX_BATCH]
-                    call = transition(keys.of(name), [settle.job.claim for settle in chunk])
-                    plan.add(call, self._settled(chunk))
+                    plan.add(transition(name, chunk), self._settled(chunk))
+
+    def _complete(self, queue: str, settles: list[Settle]) -> Call[list[str]]:
+        config = self._config.queue(queue)
+        results = [(config.result_ttl_ms, getattr(settle.outcome, "result", "")) for settle in settles]
+        claims = [settle.job.claim for settle in settles]
+        return transitions.complete(keys.of(queue), claims, results=results, recent=config.keep_completed)
+
+    def _release(self, queue: str, settles: list[Settle]) -> Call[list[str]]:
+        return transitions.release(keys.of(queue), [settle.job.claim for settle in settles])
 
     def _single(self, job: HeldJob, outcome: Fail | Defer) -> Call[str]:
         queue_keys = keys.of(job.queue)
