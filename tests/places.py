@@ -50,6 +50,15 @@ def errors(job_id: str) -> str:
     return f"job:{job_id}:errors"
 
 
+def logs(job_id: str) -> str:
+    return f"job:{job_id}:logs"
+
+
+def kept(job_id: str, part: str = "") -> str:
+    """Name what is kept of a completed job: its row, or a part such as errors."""
+    return f"result:{job_id}{part and ':' + part} (expires)"
+
+
 def lane(group: str) -> str:
     return f"g:{group}:pending"
 

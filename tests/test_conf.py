@@ -60,6 +60,10 @@ def test_a_server_needs_no_more_than_its_location() -> None:
         ("BACKOFF_BASE", 0, 0.0),
         ("BACKOFF_BASE", timedelta(milliseconds=1500), 1.5),
         ("BACKOFF_CAP", timedelta(days=1), 86_400.0),
+        ("RESULT_TTL", 0, 0.0),
+        ("RESULT_TTL", timedelta(hours=2), 7200.0),
+        ("KEEP_COMPLETED", 0, 0),
+        ("KEEP_COMPLETED", 100_000, 100_000),
         ("DEAD_TTL", timedelta(days=30), 30 * 86_400.0),
         ("DEAD_TTL", 1, 1.0),
         ("DEAD_MAX", 0, 0),
@@ -79,6 +83,22 @@ def test_every_setting_of_a_queue_is_read(name: str, given: Any, read: Any) -> N
 
 def test_a_lease_is_given_in_milliseconds_too() -> None:
     assert QueueConfig(lease=1.5).lease_ms == 1500
+
+
+@pytest.mark.parametrize(
+    ("given", "ms"),
+    [
+        ({}, 3_600_000),
+        ({"handler": "shop.handlers.on_mail"}, 0),
+        ({"result_ttl": 0.0}, 0),
+        ({"result_ttl": 1.5}, 1500),
+        ({"result_ttl": 60.0, "handler": "shop.handlers.on_mail"}, 60_000),
+    ],
+)
+def test_results_of_tasks_are_kept_for_an_hour_and_those_of_handlers_when_asked_for(
+    given: dict[str, Any], ms: int
+) -> None:
+    assert QueueConfig(**given).result_ttl_ms == ms
 
 
 def test_several_servers_are_read_and_any_mapping_will_do() -> None:
@@ -144,6 +164,8 @@ def test_what_is_wrong_is_found_and_named(setting: Any, ids: list[str]) -> None:
         ("LEASE", [0, -1, 0.01, "30", None, True, math.nan, math.inf, 10**12, timedelta(0), timedelta.max]),
         ("BACKOFF_BASE", [-1, "1", None, math.nan, timedelta(seconds=-1), 10**400]),
         ("BACKOFF_CAP", [-1, [], math.inf]),
+        ("RESULT_TTL", [-1, "1", None, True, math.inf, timedelta(seconds=-1)]),
+        ("KEEP_COMPLETED", [-1, 100_001, "5", None, 1.0, True]),
         ("DEAD_TTL", [0, "1 day", None]),
         ("MAX_ATTEMPTS", [0, -1, 1.0, "3", None, True, 10**10]),
         ("MAX_CRASHES", [0, 2.5, timedelta(1)]),

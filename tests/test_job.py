@@ -18,21 +18,25 @@ FULL = {
     b"priority": b"-5", b"max_attempts": b"3", b"spared": b"4", b"stalled": b"1", b"last_error": b"boom",
     b"owner": b"h:1:ab:9", b"started_at": b"1800000000000", b"died_at": b"1800000000001",
     b"deferred_at": b"1800000000002", b"progress": b"50%",
+    b"result": b"\x00[1]\xff", b"finished_at": b"1800000000003", b"checkpoint": b"\x00{}\xff",
 }  # fmt: skip
 
 READ: dict[str, Any] = {
     "state": "dead", "attempts": 7, "payload": b"\x00p\xff", "name": "a.b", "group": "TEN00000000001", "priority": -5,
     "max_attempts": 3, "spared": 4, "stalled": 1, "last_error": "boom", "owner": "h:1:ab:9",
     "started_at": 1800000000000, "died_at": 1800000000001, "deferred_at": 1800000000002, "progress": "50%",
+    "result": b"\x00[1]\xff", "finished_at": 1800000000003, "checkpoint": b"\x00{}\xff",
 }  # fmt: skip
 
 MISSING: dict[str, Any] = {
     "state": "", "attempts": 0, "payload": b"", "name": "", "group": "", "priority": 0, "max_attempts": None,
     "spared": 0, "stalled": 0, "last_error": "", "owner": "", "started_at": None, "died_at": None,
-    "deferred_at": None, "progress": "",
+    "deferred_at": None, "progress": "", "result": None, "finished_at": None, "checkpoint": None,
 }  # fmt: skip
 
-NUMBERS = ["attempts", "priority", "max_attempts", "spared", "stalled", "started_at", "died_at", "deferred_at"]
+NUMBERS = [
+    "attempts", "priority", "max_attempts", "spared", "stalled", "started_at", "died_at", "deferred_at", "finished_at",
+]  # fmt: skip
 TEXTS = ["state", "name", "group", "last_error", "owner", "progress"]
 
 

@@ -48,7 +48,8 @@ def test_a_hash_tag_is_what_the_first_pair_of_braces_holds(key: str, same: str) 
 def test_all_keys_of_a_queue_lie_in_one_slot_and_begin_alike(queue: str) -> None:
     found = keys.of(queue)
     names = [value for name, value in dataclasses.asdict(found).items() if name != "queue"]
-    names += [found.row("JOB0KHTOWnGLuC"), found.errors("JOB0KHTOWnGLuC")]
+    for name in (found.row, found.errors, found.logs, found.result, found.result_errors, found.result_logs):
+        names.append(name("JOB0KHTOWnGLuC"))
     names += [found.lane_root + ids.brand("TEN", 5) + ":pending"]
     assert {keys.slot(name) for name in names} == {keys.slot(queue)}
     assert all(name.startswith(f"emq:{{{queue}}}:") for name in names)
@@ -75,9 +76,16 @@ def test_the_keys_are_those_that_echomq_writes() -> None:
         "outbox": "emq:{q}:flow:outbox",
         "completed": "emq:{q}:metrics:completed",
         "failed": "emq:{q}:metrics:failed",
+        "result_root": "emq:{q}:result:",
+        "recent": "emq:{q}:recent",
+        "events": "emq:{q}:events",
     }
     assert keys.of("q").row("JOB0KHTOWnGLuC") == "emq:{q}:job:JOB0KHTOWnGLuC"
     assert keys.of("q").errors("JOB0KHTOWnGLuC") == "emq:{q}:job:JOB0KHTOWnGLuC:errors"
+    assert keys.of("q").logs("JOB0KHTOWnGLuC") == "emq:{q}:job:JOB0KHTOWnGLuC:logs"
+    assert keys.of("q").result("JOB0KHTOWnGLuC") == "emq:{q}:result:JOB0KHTOWnGLuC"
+    assert keys.of("q").result_errors("JOB0KHTOWnGLuC") == "emq:{q}:result:JOB0KHTOWnGLuC:errors"
+    assert keys.of("q").result_logs("JOB0KHTOWnGLuC") == "emq:{q}:result:JOB0KHTOWnGLuC:logs"
     assert keys.VERSION == "{emq}:version"
 
 

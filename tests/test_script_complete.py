@@ -1,5 +1,7 @@
 """complete: active -> gone."""
 
+from typing import Any
+
 import pytest
 import redis
 
@@ -12,9 +14,11 @@ from tests.places import (
     PAST,
     PLACES,
     A,
+    About,
     B,
     C,
     D,
+    E,
     G,
     H,
     K,
@@ -22,7 +26,10 @@ from tests.places import (
     errors,
     held,
     job,
+    kept,
     lane,
+    logs,
+    now,
     own,
     row,
     run,
@@ -30,9 +37,11 @@ from tests.places import (
     world_with,
 )
 
+TTL = 3_600_000
 
-def complete(client: redis.Redis, *claims: Claim) -> list[str]:
-    return run(client, transitions.complete(K, claims))
+
+def complete(client: redis.Redis, *claims: Claim, **options: Any) -> list[str]:
+    return run(client, transitions.complete(K, claims, **options))
 
 
 @pytest.mark.parametrize("owner", [OWNER, OTHER, None])
@@ -195,3 +204,150 @@ def test_five_hundred_jobs_complete_at_once(client: redis.Redis) -> None:
     seed(client, {"active": [(one, FUTURE) for one in minted], **rows})
     assert complete(client, *map(own, minted)) == ["ok"] * 500
     assert held(client) == {"metrics:completed": {"count": "500"}}
+
+
+# --- what is kept -----------------------------------------------------------------------------------------------------
+
+
+def finished(client: redis.Redis, **more: Any) -> dict[str, Any]:
+    return row("completed", 2, owner=OWNER, finished_at=About(now(client)), **more)
+
+
+@pytest.mark.parametrize("place", ["pending", "active", "schedule", "dead", "nowhere"])
+def test_a_job_with_a_time_is_kept_with_its_result_under_another_name_wherever_it_was(
+    client: redis.Redis, place: str
+) -> None:
+    seed(client, world_with(place, owner=OWNER, name="a.b", progress="9"))
+    assert complete(client, own(A), results=[(TTL, '{"sum":3}')]) == ["ok"]
+    assert held(client) == {
+        kept(A): finished(client, name="a.b", progress="9", result='{"sum":3}'),
+        "metrics:completed": {"count": "1"},
+    }
+    assert TTL - 9_000 < client.pttl(K.result(A)) <= TTL
+
+
+@pytest.mark.parametrize("place", ["lane", "active of a lane"])
+def test_a_kept_job_of_a_lane_leaves_it_and_makes_room(client: redis.Redis, place: str) -> None:
+    seed(client, {**world_with(place), lane(G): [(A, 0), (B, 0)] if place == "lane" else [(B, 0)]})
+    assert complete(client, own(A), results=[(TTL, "1")]) == ["ok"]
+    assert held(client) == {
+        kept(A): finished(client, group=G, result="1"),
+        lane(G): [(B, 0)], "ring": [G], "metrics:completed": {"count": "1"},
+        **({} if place == "lane" else {"wake": ["1"]}),
+    }  # fmt: skip
+
+
+def test_a_result_is_kept_byte_for_byte(client: redis.Redis) -> None:
+    seed(client, world_with("active"))
+    complete(client, own(A), results=[(TTL, bytes(range(256)))])
+    assert client.hget(K.result(A), "result") == bytes(range(256))
+
+
+def test_error_records_and_log_lines_are_kept_for_as_long_as_the_row(client: redis.Redis) -> None:
+    seed(client, {**world_with("active"), errors(A): ["{1}", "{2}"], logs(A): ["a", "b"]})
+    assert complete(client, own(A), results=[(TTL, "")]) == ["ok"]
+    assert held(client) == {
+        kept(A): finished(client),
+        kept(A, "errors"): ["{1}", "{2}"],
+        kept(A, "logs"): ["a", "b"],
+        "metrics:completed": {"count": "1"},
+    }
+    assert len({client.pexpiretime(key(A)) for key in (K.result, K.result_errors, K.result_logs)}) == 1
+
+
+def test_an_older_result_of_the_id_is_replaced_whole(client: redis.Redis) -> None:
+    # EchoMQ enqueues an id whose result is kept.
+    older = {f"result:{A}": {"result": "old", "x": "y"}, f"result:{A}:errors": ["old"], f"result:{A}:logs": ["old"]}
+    seed(client, {**world_with("active"), logs(A): ["new"], **older})
+    assert complete(client, own(A), results=[(TTL, "")]) == ["ok"]
+    assert held(client) == {
+        kept(A): finished(client),
+        kept(A, "logs"): ["new"],
+        "metrics:completed": {"count": "1"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("claim", "word"), [(own(A, token=1), "lost"), (own(A, owner=OTHER), "lost"), (own(B), "gone")]
+)
+def test_a_refused_claim_keeps_nothing(client: redis.Redis, claim: Claim, word: str) -> None:
+    world = {**world_with("active"), errors(A): ["{}"], "recent": [C]}
+    seed(client, world)
+    assert complete(client, claim, results=[(TTL, "1")], recent=5) == [word]
+    assert held(client) == world
+
+
+def test_a_kept_job_is_gone_for_a_second_completion(client: redis.Redis) -> None:
+    seed(client, world_with("active"))
+    assert complete(client, own(A), own(A), results=[(TTL, "1"), (TTL, "2")], recent=5) == ["ok", "gone"]
+    before = held(client)
+    assert before["recent"] == [A]
+    assert before[kept(A)]["result"] == "1"
+    assert complete(client, own(A), results=[(TTL, "3")], recent=5) == ["gone"]
+    assert held(client) == before
+
+
+def test_each_claim_of_a_batch_has_its_own_time_and_result(client: redis.Redis) -> None:
+    seed(
+        client,
+        {
+            "active": [(A, FUTURE), (B, FUTURE), (C, FUTURE), (D, FUTURE)],
+            job(A): row("active", 2, owner=OWNER), job(B): row("active", 2, owner=OWNER),
+            job(C): row("active", 3, owner=OWNER), job(D): row("active", 2, owner=OWNER),
+            errors(A): ["a"], errors(B): ["b"],
+        },
+    )  # fmt: skip
+    results = [(0, "dropped"), (TTL, "b"), (TTL, "c"), (2 * TTL, "d")]
+    assert complete(client, *map(own, (A, B, C, D)), results=results) == ["ok", "ok", "lost", "ok"]
+    assert held(client) == {
+        "active": [(C, FUTURE)],
+        job(C): row("active", 3, owner=OWNER),
+        kept(B): finished(client, result="b"),
+        kept(B, "errors"): ["b"],
+        kept(D): finished(client, result="d"),
+        "metrics:completed": {"count": "3"},
+    }
+    assert client.pttl(K.result(B)) <= TTL < client.pttl(K.result(D))
+
+
+def test_completed_ids_are_listed_the_latest_first_and_no_more_of_them_than_are_asked_for(client: redis.Redis) -> None:
+    rows = {job(one): row("active", 2, owner=OWNER) for one in (A, B, C)}
+    seed(client, {"active": [(A, FUTURE), (B, FUTURE), (C, FUTURE)], **rows, "recent": [D, E]})
+    assert complete(client, own(A), own(B), results=[(0, ""), (TTL, "")], recent=3) == ["ok", "ok"]
+    assert held(client)["recent"] == [B, A, D]
+    assert complete(client, own(C), recent=1) == ["ok"]
+    assert held(client) == {"recent": [C], kept(B): finished(client), "metrics:completed": {"count": "3"}}
+
+
+def test_a_list_of_none_is_not_written(client: redis.Redis) -> None:
+    seed(client, {**world_with("active"), "recent": [D, E]})
+    assert complete(client, own(A), recent=0) == ["ok"]
+    assert held(client) == {"recent": [D, E], "metrics:completed": {"count": "1"}}
+
+
+def test_a_kept_child_tells_its_parent(client: redis.Redis) -> None:
+    waiting = {job(D): row("awaiting_children"), f"{job(D)}:dependencies": "1"}
+    seed(client, {"active": [(A, FUTURE)], job(A): row("active", 2, owner=OWNER, parent=D), **waiting})
+    assert complete(client, own(A), results=[(TTL, "1")]) == ["ok"]
+    assert held(client) == {
+        kept(A): finished(client, parent=D, result="1"),
+        "pending": [(D, 0)], job(D): row("pending"), f"{job(D)}:dependencies": "0", f"{job(D)}:processed": {A: A},
+        "wake": ["1"], "metrics:completed": {"count": "1"},
+    }  # fmt: skip
+
+
+def test_a_call_has_a_result_for_each_claim_or_for_none() -> None:
+    with pytest.raises(ValueError, match="shorter"):
+        transitions.complete(K, [own(A), own(B)], results=[(TTL, "1")])
+
+
+def test_five_hundred_jobs_are_kept_at_once(client: redis.Redis) -> None:
+    minted = [ids.brand("JOB", number) for number in range(500)]
+    rows = {job(one): row("active", 2, owner=OWNER) for one in minted}
+    seed(client, {"active": [(one, FUTURE) for one in minted], **rows})
+    assert complete(client, *map(own, minted), results=[(TTL, "1")] * 500, recent=1000) == ["ok"] * 500
+    assert held(client) == {
+        **{kept(one): finished(client, result="1") for one in minted},
+        "recent": minted[::-1],
+        "metrics:completed": {"count": "500"},
+    }

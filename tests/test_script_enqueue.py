@@ -95,6 +95,15 @@ def test_an_id_that_has_a_row_is_a_duplicate_whatever_its_state(client: redis.Re
     assert held(client) == {**world, RECEIPT: "duplicate"}
 
 
+def test_an_id_whose_result_is_kept_is_a_duplicate_until_that_is_gone(client: redis.Redis) -> None:
+    world = {f"result:{A}": row("completed", 2), f"result:{B}": "junk"}
+    seed(client, world)
+    assert enqueue(client, A, "p", B, "p") == ["duplicate", "duplicate"]
+    assert held(client) == {**world, RECEIPT: "duplicate duplicate"}
+    client.delete(K.result(A))
+    assert enqueue(client, A, "p", B, "p", receipt="s") == ["enqueued", "duplicate"]
+
+
 def test_a_scheduled_duplicate_changes_nothing_either(client: redis.Redis) -> None:
     world = {job(A): row("pending"), "pending": [(A, 0)]}
     seed(client, world)

@@ -15,6 +15,7 @@ from tests.places import (
     PAST,
     QUEUE,
     A,
+    About,
     B,
     G,
     K,
@@ -23,8 +24,11 @@ from tests.places import (
     errors,
     held,
     job,
+    kept,
     key_of,
     lane,
+    logs,
+    now,
     own,
     row,
     run,
@@ -68,7 +72,12 @@ CASES: dict[str, Case] = {
     "complete": (
         lambda _: transitions.complete(K, [own(A)]),
         ACTIVE,
-        ["active", "pending", "schedule", "dead", "metrics:completed", "wake", "flow:outbox", *LANES],
+        ["active", "pending", "schedule", "dead", "metrics:completed", "wake", "flow:outbox", "recent", *LANES],
+    ),
+    "complete and keep": (
+        lambda _: transitions.complete(K, [own(A)], results=[(LEASE, "1")], recent=5),
+        {**ACTIVE, errors(A): ["{}"], logs(A): ["line"], f"result:{A}": row("completed")},
+        ["active", "pending", "schedule", "dead", "metrics:completed", "wake", "flow:outbox", "recent", *LANES],
     ),
     "retry": (
         lambda _: transitions.retry(K, own(A), delay_ms=1, maximum=9, reason="r", entry="{}"),
@@ -81,6 +90,11 @@ CASES: dict[str, Case] = {
         ["active", "pending", "schedule", "dead", "metrics:failed", "wake", "flow:outbox", errors(A), *LANES],
     ),
     "extend": (lambda _: transitions.extend(K, [own(A)], lease_ms=LEASE), ACTIVE, ["active"]),
+    "annotate": (
+        lambda _: transitions.annotate(K, own(A), [("progress", "1"), ("checkpoint", "2"), ("log", "3")]),
+        ACTIVE,
+        ["active", logs(A)],
+    ),
     "release": (lambda _: transitions.release(K, [own(A)]), ACTIVE, ["active", "pending", "wake", *LANES]),
     "defer": (
         lambda _: transitions.defer(K, own(A), delay_ms=1),
@@ -182,6 +196,17 @@ def test_records_of_a_wrong_type_go_with_their_job(client: redis.Redis) -> None:
     seed(client, {**world_with("active"), errors(A): "a string"})
     assert run(client, transitions.complete(K, [own(A)])) == ["ok"]
     assert held(client) == {"metrics:completed": {"count": "1"}}
+
+
+def test_what_is_of_a_wrong_type_is_kept_with_its_job_as_it_is(client: redis.Redis) -> None:
+    seed(client, {**world_with("active"), errors(A): "a string", logs(A): {"a": "hash"}, f"result:{A}": "a string"})
+    assert run(client, transitions.complete(K, [own(A)], results=[(LEASE, "")])) == ["ok"]
+    assert held(client) == {
+        kept(A): row("completed", 2, owner=OWNER, finished_at=About(now(client))),
+        kept(A, "errors"): "a string",
+        kept(A, "logs"): {"a": "hash"},
+        "metrics:completed": {"count": "1"},
+    }
 
 
 def test_a_receipt_of_a_wrong_type_is_an_error_and_nothing_is_stored(client: redis.Redis) -> None:
