@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from echomq_django import transitions
 from echomq_django.job import Claim
-from tests.places import LEASE, PAST, A, About, B, C, D, E, K, errors, held, job, now, run, seed
+from tests.places import LEASE, PAST, A, About, B, C, D, E, K, errors, held, job, kept, logs, now, run, seed
 
 HOUR = 3_600_000
 IDS = (A, B, C, D, E)
@@ -22,6 +22,8 @@ SHARES = (0.5, 0.118, 0.736)  # what the reaper makes of a spread of a half, one
 
 some_ids = st.lists(st.sampled_from(IDS), min_size=1, max_size=3)
 some_picks = st.lists(st.integers(0, 9), min_size=1, max_size=3)
+some_ttls = st.lists(st.sampled_from([0, 0, HOUR]), min_size=3, max_size=3)
+notes = st.tuples(st.sampled_from(["progress", "checkpoint", "log"]), st.sampled_from(["x", "y"]))
 limits = st.integers(1, 3)
 
 
@@ -31,6 +33,10 @@ class Model:
 
     rows: dict[str, dict[str, Any]] = field(default_factory=dict)
     records: dict[str, int] = field(default_factory=dict)
+    lines: dict[str, list[str]] = field(default_factory=dict)
+    results: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What is kept of completed jobs, key by key."""
+    recent: list[str] = field(default_factory=list)
     places: dict[str, dict[str, float]] = field(
         default_factory=lambda: {"pending": {}, "active": {}, "schedule": {}, "dead": {}}
     )
@@ -72,6 +78,15 @@ class Model:
         self.leave(job_id)
         del self.rows[job_id]
         self.records.pop(job_id, None)
+        self.lines.pop(job_id, None)
+
+    def keep(self, job_id: str, at: float, result: str) -> None:
+        row = {**self.rows[job_id], "state": "completed", "finished_at": About(at), "result": result}
+        self.results[job_id] = {kept(job_id): row}
+        if job_id in self.records:
+            self.results[job_id][kept(job_id, "errors")] = ["{}"] * self.records[job_id]
+        if job_id in self.lines:
+            self.results[job_id][kept(job_id, "logs")] = self.lines[job_id]
 
     def add(self, job_id: str, name: str) -> None:
         self.rows[job_id][name] = str(int(self.rows[job_id].get(name, 0)) + 1)
@@ -115,7 +130,7 @@ class Queue(RuleBasedStateMachine):
         at = now(self.client) + hours * HOUR if hours else -priority
         first, expected = model.first(place), []
         for job_id in job_ids:
-            new = job_id not in model.rows
+            new = job_id not in model.rows and job_id not in model.results
             expected.append(("scheduled" if hours else "enqueued") if new else "duplicate")
             if new:
                 model.rows[job_id] = {"state": state, "attempts": "0", "payload": payload}
@@ -175,19 +190,48 @@ class Queue(RuleBasedStateMachine):
         return [one for one in self.model.ordered("schedule") if schedule[one] <= at][:limit]
 
     @precondition(lambda self: self.claims)
-    @rule(picks=some_picks)
-    def complete(self, picks: list[int]) -> None:
-        expected, claims = [], self.pick(picks)
-        for claim in claims:
-            if claim.id not in self.model.rows:
+    @rule(picks=some_picks, ttls=some_ttls, listed=st.sampled_from([0, 2, 3]))
+    def complete(self, picks: list[int], ttls: list[int], listed: int) -> None:
+        model, expected, claims, at = self.model, [], self.pick(picks), now(self.client)
+        results = [(ttl, f"result {next(self.numbers)}") for ttl in ttls[: len(claims)]]
+        for claim, (ttl, result) in zip(claims, results, strict=True):
+            if claim.id not in model.rows:
                 expected.append("gone")
-            elif not self.model.holds(claim):
+            elif not model.holds(claim):
                 expected.append("lost")
             else:
                 expected.append("ok")
-                self.model.delete(claim.id)
-                self.model.completed += 1
-        assert self.call(transitions.complete(K, claims)) == expected
+                if ttl:
+                    model.keep(claim.id, at, result)
+                model.delete(claim.id)
+                model.completed += 1
+                if listed:
+                    model.recent = [claim.id, *model.recent]
+        if listed and "ok" in expected:
+            model.recent = model.recent[:listed]
+        assert self.call(transitions.complete(K, claims, results=results, recent=listed)) == expected
+
+    @precondition(lambda self: self.model.results)
+    @rule(pick=st.integers(0, 4))
+    def the_time_of_a_result_is_over(self, pick: int) -> None:
+        results = self.model.results
+        job_id = sorted(results)[pick % len(results)]
+        for key in (K.result(job_id), K.result_errors(job_id), K.result_logs(job_id)):
+            assert not self.client.exists(key) or HOUR - 60_000 < self.client.pttl(key) <= HOUR
+            self.client.delete(key)
+        del results[job_id]
+
+    @precondition(lambda self: self.claims)
+    @rule(pick=st.integers(0, 9), entries=st.lists(notes, max_size=3))
+    def annotate(self, pick: int, entries: list[tuple[str, str]]) -> None:
+        model, [claim] = self.model, self.pick([pick])
+        holds = model.holds(claim) and claim.id in model.places["active"]
+        for kind, value in entries if holds else ():
+            if kind == "log":
+                model.lines[claim.id] = [*model.lines.get(claim.id, []), value]
+            else:
+                model.rows[claim.id][kind] = value
+        assert self.call(transitions.annotate(K, claim, entries)) == ("ok" if holds else "lost")
 
     @precondition(lambda self: self.claims)
     @rule(pick=st.integers(0, 9), maximum=st.sampled_from([MAX_ATTEMPTS, MAX_ATTEMPTS, 0]))
@@ -359,6 +403,14 @@ class Queue(RuleBasedStateMachine):
         model, found = self.model, held(self.client)
         found = {key: value for key, value in found.items() if not key.startswith("receipt:")}
         expected: dict[str, Any] = {job(job_id): row for job_id, row in model.rows.items()}
+        expected |= {logs(job_id): lines for job_id, lines in model.lines.items()}
+        for job_id, parts in model.results.items():
+            # The records of a reaper say more than those of a retry; here only their number counts.
+            if records := found.get(kept(job_id, "errors")):
+                found[kept(job_id, "errors")] = ["{}"] * len(records)
+            expected |= parts
+        if model.recent:
+            expected["recent"] = model.recent
         expected["meta"] = self.meta | ({"paused": "1"} if model.paused else {})
         if model.wake:
             expected["wake"] = ["1"] * model.wake
