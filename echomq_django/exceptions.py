@@ -1,5 +1,7 @@
 """What this package raises, and when."""
 
+from datetime import timedelta
+
 
 class EchoMQError(Exception):
     """Be the base of everything that this package raises on purpose."""
@@ -30,6 +32,31 @@ class PayloadError(EchoMQError, TypeError, ValueError):
 
     It is a TypeError and a ValueError at once, since callers that guard ``json.dumps`` catch either.
     """
+
+
+class Retry(EchoMQError):
+    """Ask, from inside a handler or a task, for another attempt: after `delay` (seconds or a timedelta) when given.
+
+    The attempt counts like any that fails; without a delay the backoff decides.
+    """
+
+    def __init__(self, message: str = "", *, delay: float | timedelta | None = None) -> None:
+        super().__init__(message or "another attempt was asked for")
+        self.delay = delay.total_seconds() if isinstance(delay, timedelta) else delay
+        if self.delay is not None and not 0 <= self.delay < 2**31:
+            raise ValueError(f"delay is {delay!r}: use seconds from 0, or a timedelta")
+
+
+class Discard(EchoMQError):
+    """Say, from inside a handler or a task, that no further attempt can help: the job is dead, with this reason."""
+
+
+class TaskTimeout(EchoMQError, TimeoutError):
+    """Say that a task ran longer than its `timeout`; raised inside it, wherever it is."""
+
+
+class WorkerLost(EchoMQError):
+    """Stand in a task's errors for an attempt whose worker died or fell silent until its lease ran out."""
 
 
 class WireVersionMismatch(EchoMQError):

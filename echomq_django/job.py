@@ -185,6 +185,7 @@ class Claim:
     group: str = ""
     deferred_ms: int | None = None
     """How long ago the job was first deferred, ms; None when it never was."""
+    priority: int = 0
 
     @property
     def attempt(self) -> int:

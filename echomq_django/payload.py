@@ -17,19 +17,31 @@ def encode(value: Any) -> bytes:
     """Write a payload: bytes and str as they are, other values as JSON; PayloadError when it would change."""
     if type(value) is bytes:
         return value
-    try:
-        if type(value) is str:
+    if type(value) is str:
+        try:
             return value.encode()
+        except UnicodeEncodeError as error:
+            raise _half(error) from None
+    return to_json(value)
+
+
+def to_json(value: Any) -> bytes:
+    """Write any value as JSON; PayloadError when it would come back as something else."""
+    try:
         _check(value)
         return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
     except PayloadError:
         raise
     except UnicodeEncodeError as error:
-        raise PayloadError(f"the text holds {error.object[error.start]!r}, which is half a character") from None
+        raise _half(error) from None
     except RecursionError:
         raise PayloadError("it is nested too deeply for JSON, or contains itself") from None
     except (TypeError, ValueError) as error:
         raise PayloadError(f"it cannot be written as JSON: {error}") from None
+
+
+def _half(error: UnicodeEncodeError) -> PayloadError:
+    return PayloadError(f"the text holds {error.object[error.start]!r}, which is half a character")
 
 
 def decode(payload: bytes) -> Any:

@@ -114,7 +114,7 @@ def enqueue(
 
 
 def _claim(queue: str, owner: str, told: Sequence[Any]) -> Claim:
-    job_id, token, payload, spared, stalled, max_attempts, name, group, deferred_ms = told
+    job_id, token, payload, spared, stalled, max_attempts, name, group, deferred_ms, priority = told
     return Claim(
         queue=queue,
         id=job_id.decode(),
@@ -127,6 +127,7 @@ def _claim(queue: str, owner: str, told: Sequence[Any]) -> Claim:
         name=name.decode(errors="backslashreplace"),
         group=group.decode(errors="backslashreplace"),
         deferred_ms=None if deferred_ms < 0 else deferred_ms,
+        priority=priority,
     )
 
 

@@ -7,6 +7,8 @@ from `ECHOMQ_TEST_DATABASE`.
 import os
 from typing import Any
 
+import django
+
 
 def echomq(url: str) -> dict[str, Any]:
     return {"default": {"LOCATION": url, "QUEUES": {"default": {}, "mail": {}}}}
@@ -30,6 +32,8 @@ DATABASES = {
     },
 }
 
+TASKS = {"default": {"BACKEND": "echomq_django.backend.EchoMQBackend", "QUEUES": []}}
+
 INSTALLED_APPS = [
     "django.contrib.admin",
     "django.contrib.auth",
@@ -37,6 +41,7 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "django.contrib.messages",
     "echomq_django",
+    *(["django_tasks"] if django.VERSION < (6,) else []),
 ]
 
 MIDDLEWARE = [

@@ -12,11 +12,14 @@ import pytest
 import redis
 from django.core.management import CommandError, call_command
 
-from echomq_django import jobs, keys
+from echomq_django import conf, jobs, keys
 from echomq_django.management.commands.echomq_worker import Command
+from echomq_django.tasks.api import BUILT_IN
+from echomq_django.worker.running import served_queues
 from tests.handlers import Bench, Gate, ledger, until
 
 DEFAULT = keys.of("default")
+IMMEDIATE = f"{'django.tasks' if BUILT_IN else 'django_tasks'}.backends.immediate.ImmediateBackend"
 
 
 @pytest.fixture(autouse=True)
@@ -178,10 +181,11 @@ def test_a_name_that_is_no_queues_is_refused(queues: str) -> None:
     assert typed("--burst", "--queues", queues) == 1
 
 
-def test_a_queue_without_a_handler_is_refused_with_what_to_do(bench: Bench) -> None:
+def test_a_queue_that_nothing_can_run_is_refused_with_what_to_do(bench: Bench, settings: Any) -> None:
+    settings.TASKS = {"default": {"BACKEND": "echomq_django.backend.EchoMQBackend", "QUEUES": ["default"]}}
     bench.queues(mail={"HANDLER": ""})
     fill(1)
-    with pytest.raises(CommandError, match=r"'mail' has no HANDLER: set ECHOMQ\['default'\]\['QUEUES'\]\['mail'\]"):
+    with pytest.raises(CommandError, match=r"'mail' has no HANDLER, and .* set ECHOMQ\['default'\]\['QUEUES'\]"):
         call_command("echomq_worker", "--burst")
     with pytest.raises(CommandError, match="queue 'unheard-of' has no HANDLER"):
         call_command("echomq_worker", "--burst", "--queues", "default,unheard-of")
@@ -190,8 +194,20 @@ def test_a_queue_without_a_handler_is_refused_with_what_to_do(bench: Bench) -> N
 
 def test_a_project_without_queues_is_told_so(settings: Any, url: str) -> None:
     settings.ECHOMQ = {"default": {"LOCATION": url}}
-    with pytest.raises(CommandError, match=r"ECHOMQ\['default'\] has no QUEUES"):
+    settings.TASKS = {"default": {"BACKEND": "echomq_django.backend.EchoMQBackend", "QUEUES": []}}
+    with pytest.raises(CommandError, match=r"neither ECHOMQ\['default'\] nor TASKS names a queue"):
         call_command("echomq_worker", "--burst")
+
+
+def test_the_queues_of_tasks_are_served_too(settings: Any, url: str) -> None:
+    settings.ECHOMQ = {"default": {"LOCATION": url, "QUEUES": {"mail": {"HANDLER": "tests.handlers.on_job"}}}}
+    ours = {"BACKEND": "echomq_django.backend.EchoMQBackend"}
+    settings.TASKS = {
+        "default": {**ours, "QUEUES": ["default", "reports"]},
+        "elsewhere": {**ours, "QUEUES": ["others"], "OPTIONS": {"ALIAS": "other"}},
+        "another": {"BACKEND": IMMEDIATE, "QUEUES": ["immediate"]},
+    }
+    assert served_queues(conf.alias()) == ["mail", "default", "reports"]
 
 
 def test_an_unknown_server_is_a_clear_error() -> None:

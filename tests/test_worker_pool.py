@@ -4,7 +4,7 @@ import queue
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,12 @@ from django.db import connections
 from django.db.backends.sqlite3.base import DatabaseWrapper
 
 from echomq_django import ids
+from echomq_django.conf import QueueConfig
 from echomq_django.job import Claim
-from echomq_django.worker import runner
+from echomq_django.worker import runner, work
 from echomq_django.worker.held import HeldJob
+from echomq_django.worker.outcome import Complete, Fail, Outcome
 from echomq_django.worker.pool import Pool
-from echomq_django.worker.runner import Complete, Fail, Outcome
 from tests.handlers import ON_JOB, PATIENCE, Gate, ledger, until
 
 
@@ -55,7 +56,10 @@ def held(number: int) -> list[HeldJob]:
 
 
 def handle(job: HeldJob) -> Outcome:
-    return runner.run(job, ON_JOB, 8)
+    config = QueueConfig(handler=ON_JOB)
+    outcome = runner.run(job, lambda job: work.prepare_handler(job, config), config.max_crashes)
+    assert not isinstance(outcome, Coroutine)
+    return outcome
 
 
 @pytest.fixture

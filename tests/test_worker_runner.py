@@ -5,22 +5,24 @@ import asyncio
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
-from asgiref.sync import sync_to_async
+from asgiref.sync import async_to_sync, sync_to_async
 from django.db import OperationalError, ProgrammingError, connections, transaction
 from django.db.backends.sqlite3.base import DatabaseWrapper
 
 from echomq_django import failure as failures
 from echomq_django import jobs
+from echomq_django.conf import QueueConfig
 from echomq_django.exceptions import PayloadError
 from echomq_django.job import Claim, ErrorRecord
-from echomq_django.worker import runner
+from echomq_django.worker import databases, runner, tasking, work
 from echomq_django.worker.held import HeldJob
-from echomq_django.worker.runner import Complete, Defer, Fail, Outcome, Release
+from echomq_django.worker.outcome import Complete, Defer, Fail, Outcome, Release
 from tests.handlers import ON_JOB, ledger
 
 OWNER = "host:1:abcd1234"
@@ -38,9 +40,20 @@ def held(payload: bytes = b"{}", lease: float = 30.0, **fields: Any) -> HeldJob:
     return HeldJob(claim, time.monotonic() + lease)
 
 
+def run_here(job: HeldJob, handler: str = ON_JOB) -> Outcome:
+    """Run a job that has five attempts and three crashes."""
+    config = QueueConfig(handler=handler)
+    outcome = runner.run(job, lambda job: work.prepare_handler(job, config), config.max_crashes)
+    return async_to_sync(finish)(outcome) if isinstance(outcome, Coroutine) else outcome
+
+
+async def finish(outcome: Coroutine[Any, Any, Outcome]) -> Outcome:
+    return await outcome
+
+
 def run(do: Callable[[HeldJob], Any], job: HeldJob | None = None) -> Outcome:
     ledger.do = do
-    return runner.run(job or held(), ON_JOB, 8)
+    return run_here(job or held())
 
 
 def failure(error: BaseException, job: HeldJob | None = None) -> Fail:
@@ -59,8 +72,9 @@ def _database_access(django_db_blocker: Any) -> Iterator[None]:
         yield
 
 
-def test_the_runner_imports_nothing_that_knows_a_server() -> None:
-    tree = ast.parse(Path(runner.__file__).read_text(encoding="utf-8"))
+@pytest.mark.parametrize("module", [runner, work, tasking, databases])
+def test_what_runs_a_job_imports_nothing_that_knows_a_server(module: ModuleType) -> None:
+    tree = ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"))
     imported: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -216,7 +230,7 @@ def broken_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     ],
 )
 def test_a_handler_that_is_not_here_defers_the_job(path: str, why: str) -> None:
-    outcome = runner.run(held(), path, 8)
+    outcome = run_here(held(), path)
     assert isinstance(outcome, Defer)
     assert repr(path) in outcome.reason
     assert why in outcome.reason
@@ -225,7 +239,7 @@ def test_a_handler_that_is_not_here_defers_the_job(path: str, why: str) -> None:
 
 def test_a_module_that_raises_at_import_defers_the_job(broken_module: str) -> None:
     for _ in range(2):
-        outcome = runner.run(held(), broken_module, 8)
+        outcome = run_here(held(), broken_module)
         assert isinstance(outcome, Defer)
         assert "RuntimeError: not today" in outcome.reason
 
@@ -234,13 +248,13 @@ def test_a_module_that_raises_at_import_defers_the_job(broken_module: str) -> No
     ("age_ms", "delay"), [(0, 5.0), (4_000, 5.0), (20_000, 20.0), (61_000, 60.0), (86_399_000, 60.0)]
 )
 def test_a_job_is_deferred_ever_longer_up_to_a_minute(age_ms: int, delay: float) -> None:
-    outcome = runner.run(held(deferred_ms=age_ms), "no_such_module.on_job", 8)
+    outcome = run_here(held(deferred_ms=age_ms), "no_such_module.on_job")
     assert isinstance(outcome, Defer)
     assert outcome.delay == delay
 
 
 def test_a_job_that_nobody_knew_for_a_day_is_buried() -> None:
-    outcome = runner.run(held(deferred_ms=86_400_000), "no_such_module.on_job", 8)
+    outcome = run_here(held(deferred_ms=86_400_000), "no_such_module.on_job")
     assert isinstance(outcome, Fail)
     assert outcome.bury
     assert outcome.error.error == "unknown"
@@ -254,8 +268,8 @@ def test_a_job_whose_lease_has_lapsed_is_released_and_not_run() -> None:
 
 
 def test_a_job_that_used_up_its_claims_is_buried_and_not_run() -> None:
-    assert runner.run(held(token=8), ON_JOB, 8) == Complete()
-    outcome = runner.run(held(token=9), ON_JOB, 8)
+    assert run_here(held(token=8)) == Complete()
+    outcome = run_here(held(token=9))
     assert isinstance(outcome, Fail)
     assert outcome.bury
     assert (outcome.error.error, outcome.error.attempt) == ("crashed", 9)
@@ -264,7 +278,7 @@ def test_a_job_that_used_up_its_claims_is_buried_and_not_run() -> None:
 
 
 def test_spared_claims_do_not_count_against_the_budget() -> None:
-    assert runner.run(held(token=5000, spared=4992), ON_JOB, 8) == Complete()
+    assert run_here(held(token=5000, spared=4992)) == Complete()
 
 
 # --- what a handler gets ------------------------------------------------------------------------------------------
@@ -354,7 +368,7 @@ def test_without_health_checks_a_dead_connection_is_met_by_no_job_after_a_pause_
     database: dict[str, Any], monkeypatch: pytest.MonkeyPatch, idle: float
 ) -> None:
     monkeypatch.setattr(DatabaseWrapper, "is_usable", is_usable)
-    monkeypatch.setattr(runner, "IDLE", idle)
+    monkeypatch.setattr(databases, "IDLE", idle)
     database["CONN_MAX_AGE"] = None
     assert run(insert) == Complete()
     connections["work"].connection.close()
@@ -466,14 +480,16 @@ def test_inside_a_transaction_of_the_callers_nothing_is_closed(
     assert caplog.records == []
 
 
-def test_a_coroutine_is_awaited_in_the_thread_of_its_job(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_coroutine_is_handed_out_and_its_connections_are_in_one_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     seen = []
 
     async def handler(job: HeldJob) -> None:
         await asyncio.sleep(0)
         seen.append((job.data, await sync_to_async(threading.get_ident)()))
 
-    monkeypatch.setattr(runner, "import_string", lambda path: handler)
+    monkeypatch.setattr(work, "import_string", lambda path: handler)
     assert run(handler) == Complete()
     assert [thread for _, thread in seen] == [threading.get_ident()]
 
@@ -482,7 +498,7 @@ def test_a_coroutine_that_raises_is_a_failed_attempt(monkeypatch: pytest.MonkeyP
     async def handler(job: HeldJob) -> None:
         raise ValueError("no")
 
-    monkeypatch.setattr(runner, "import_string", lambda path: handler)
+    monkeypatch.setattr(work, "import_string", lambda path: handler)
     outcome = run(handler)
     assert isinstance(outcome, Fail)
     assert outcome.error.message == "ValueError: no"
@@ -491,9 +507,10 @@ def test_a_coroutine_that_raises_is_a_failed_attempt(monkeypatch: pytest.MonkeyP
 def test_what_cannot_be_cleaned_after_a_job_does_not_change_how_it_ended(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(*args: Any) -> None:
+    def fail() -> None:
         raise OSError("no more")
 
-    monkeypatch.setattr(runner, "_clean_after", fail)
+    steps = iter([lambda: None, fail])
+    monkeypatch.setattr(databases, "_close_stale", lambda: next(steps)())
     assert run(lambda job: None) == Complete()
     assert "could not be cleaned" in caplog.text

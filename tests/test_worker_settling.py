@@ -15,8 +15,8 @@ from echomq_django.exceptions import ServerUnavailable
 from echomq_django.job import ErrorRecord, Location
 from echomq_django.worker.heartbeat import Heartbeat
 from echomq_django.worker.held import HeldJob
+from echomq_django.worker.outcome import Complete, Defer, Fail, Release
 from echomq_django.worker.plan import Plan
-from echomq_django.worker.runner import Complete, Defer, Fail, Release
 from echomq_django.worker.settling import Settling
 from tests.handlers import Bench, Gate, ledger, told, until
 from tests.lossy import CLOSE, DROP, STALL, Lossy, lossy

@@ -196,11 +196,12 @@ local function promote(line, schedule, sound)
 end
 
 -- What a worker is told of a claimed job. `fields` as read with CLAIMED.
-local CLAIMED = { "payload", "spared", "stalled", "max_attempts", "name", "deferred_at", "started_at" }
+local CLAIMED = { "payload", "spared", "stalled", "max_attempts", "name", "deferred_at", "started_at", "priority" }
 local function told(id, token, fields, now)
     local deferred = count(fields[9])
     return { id, token, fields[4], count(fields[5]) or 0, count(fields[6]) or 0, count(fields[7]) or 0,
-        fields[8] or "", fields[3] or "", deferred and math.max(now - deferred, 0) or -1 }
+        fields[8] or "", fields[3] or "", deferred and math.max(now - deferred, 0) or -1,
+        -rank(fields[11]) }
 end
 
 -- Add a text to a job's error records or log lines; the oldest ones make room.

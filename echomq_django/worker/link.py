@@ -24,9 +24,9 @@ from .claiming import PREFETCH_MAX, Claiming
 from .heartbeat import Heartbeat
 from .held import HeldJob
 from .options import Options
+from .outcome import Outcome, Release
 from .plan import Plan, forget
 from .pool import Pool, Run
-from .runner import Outcome, Release
 from .settling import Settling
 from .waiter import BEAT, Waiter
 

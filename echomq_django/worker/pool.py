@@ -1,29 +1,39 @@
-"""The threads in which jobs run. A thread owns its database connections, and gives them up when it idles."""
+"""The threads in which jobs run, and the loop for those that are coroutines.
+
+A thread owns its database connections, and gives them up when it idles.
+"""
 
 import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
+from typing import Any
 
 from django.db import close_old_connections, connections
 
 from .held import HeldJob
-from .runner import Outcome, failed
+from .loop import Loop
+from .outcome import Outcome
+from .runner import failed
 
 logger = logging.getLogger("echomq_django.worker")
 
-Run = Callable[[HeldJob], Outcome]
+Run = Callable[[HeldJob], Outcome | Coroutine[Any, Any, Outcome]]
 Report = Callable[[HeldJob, Outcome, float], None]
 
 
 class Pool:
-    """Run jobs in a fixed number of threads, in the order in which they come."""
+    """Run jobs in a fixed number of threads, in the order in which they come; coroutines go on on the loop.
+
+    How many run at once is up to whoever puts them: a thread is free again as soon as it has begun a coroutine.
+    """
 
     def __init__(self, size: int, run: Run, report: Report) -> None:
         self._run = run
         self._report = report
+        self._loop = Loop()
         self._ready: queue.SimpleQueue[HeldJob | None] = queue.SimpleQueue()
         self._threads = [
             # Daemons: a handler that outlasts the shutdown's timeout must not hold the process.
@@ -55,8 +65,9 @@ class Pool:
             self._ready.put(None)
 
     def join(self, timeout: float) -> None:
-        """Wait until the threads have ended, `timeout` seconds in all."""
+        """Wait until the threads have ended, `timeout` seconds in all. Coroutines that still run are cancelled."""
         deadline = time.monotonic() + timeout
+        self._loop.close(timeout)
         for thread in self._threads:
             thread.join(max(deadline - time.monotonic(), 0))
 
@@ -70,14 +81,25 @@ class Pool:
             if job is None:
                 connections.close_all()
                 return
-            began = time.monotonic()
-            started = time.time()
-            try:
-                outcome = self._run(job)
-            except BaseException as error:
-                # KeyboardInterrupt is a handler's own doing here: a real one goes to the main thread.
-                outcome = failed(job, started, error)
+            self._one(job)
+
+    def _one(self, job: HeldJob) -> None:
+        began, started = time.monotonic(), time.time()
+
+        def report(ended: Outcome | BaseException) -> None:
+            # KeyboardInterrupt is a handler's own doing here: a real one goes to the main thread.
+            outcome = failed(job, started, ended) if isinstance(ended, BaseException) else ended
             self._report(job, outcome, time.monotonic() - began)
+
+        try:
+            outcome = self._run(job)
+        except BaseException as error:
+            report(error)
+        else:
+            if isinstance(outcome, Coroutine):
+                self._loop.submit(outcome, report)
+            else:
+                report(outcome)
 
 
 def _close_old() -> None:

@@ -11,10 +11,9 @@ from types import FrameType
 from echomq_django import conf, ids
 from echomq_django.reaper import Reaper
 
-from . import runner
-from .held import HeldJob
 from .link import Link
 from .options import Options
+from .running import Running
 
 logger = logging.getLogger("echomq_django.worker")
 
@@ -39,12 +38,7 @@ class Process:
         self._options = options
         self._config = conf.alias(options.using)
         self._worker = ids.worker_name(options.worker_id)
-        self._link = Link(options, self._config, self._worker, self._run_job)
-
-    def _run_job(self, job: HeldJob) -> runner.Outcome:
-        config = self._config.queue(job.queue)
-        budget = (job.claim.max_attempts or config.max_attempts) + config.max_crashes
-        return runner.run(job, config.handler, budget)
+        self._link = Link(options, self._config, self._worker, Running(self._config).run)
 
     def stop(self, why: str) -> None:
         """Ask it to finish; safe from any thread and from a signal handler."""

@@ -13,8 +13,8 @@ from echomq_django.transitions import MAX_BATCH
 
 from .heartbeat import Heartbeat
 from .held import HeldJob
+from .outcome import Complete, Defer, Fail, Outcome, Release
 from .plan import Plan, Then
-from .runner import Complete, Defer, Fail, Outcome, Release
 
 logger = logging.getLogger("echomq_django.worker")
 

@@ -15,6 +15,7 @@ from echomq_django.exceptions import EchoMQError
 from echomq_django.worker import reload
 from echomq_django.worker.options import Options
 from echomq_django.worker.process import Process, log_to_stderr, signals
+from echomq_django.worker.running import can_run, served_queues
 from echomq_django.worker.supervisor import Supervisor
 
 
@@ -53,7 +54,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         """Take the options of a worker."""
         flag = argparse.BooleanOptionalAction
-        parser.add_argument("--queues", help="queues to serve, separated by commas; default: all in ECHOMQ")
+        parser.add_argument("--queues", help="queues to serve, separated by commas; default: all in ECHOMQ and TASKS")
         parser.add_argument("--using", default=conf.DEFAULT_ALIAS, help="the server's name in ECHOMQ")
         parser.add_argument("--concurrency", type=whole, default=4, help="jobs at once in one process (4)")
         parser.add_argument("--processes", type=whole, default=1, help="worker processes (1)")
@@ -92,18 +93,19 @@ class Command(BaseCommand):
             config = conf.alias(given["using"])
         except ImproperlyConfigured as error:
             raise CommandError(str(error)) from error
-        names = given["queues"].split(",") if given["queues"] else list(config.queues)
+        names = given["queues"].split(",") if given["queues"] else served_queues(config)
         if not names:
-            raise CommandError(f"ECHOMQ[{config.alias!r}] has no QUEUES: add one, with its HANDLER.")
+            raise CommandError(f"neither ECHOMQ[{config.alias!r}] nor TASKS names a queue: name some with --queues.")
         for name in names:
             try:
                 keys.check_queue(name)
             except EchoMQError as error:
                 raise CommandError(str(error)) from error
-            if not config.queue(name).handler:
+            if not can_run(config, name):
                 raise CommandError(
-                    f"queue {name!r} has no HANDLER: set ECHOMQ[{config.alias!r}]['QUEUES'][{name!r}]['HANDLER'] "
-                    "to the dotted path of a callable that takes a job."
+                    f"queue {name!r} has no HANDLER, and no EchoMQBackend in TASKS has it among its QUEUES: "
+                    f"set ECHOMQ[{config.alias!r}]['QUEUES'][{name!r}]['HANDLER'] to the dotted path of a callable "
+                    "that takes a job, or give the queue to a backend (Django 5.2: pip install echomq-django[tasks])."
                 )
         taken = {name: given[name] for name in Options.__slots__ if name in given}
         return Options(**{**taken, "queues": tuple(dict.fromkeys(names)), "reap": not given["no_reap"]})

@@ -1,0 +1,208 @@
+"""EchoMQBackend: Django's Tasks on this queue."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from django.core.checks import CheckMessage, Error, Warning
+from django.core.exceptions import ImproperlyConfigured
+from django.db import transaction
+
+from . import conf, envelope, jobs, keys
+from .exceptions import InvalidId, InvalidQueueName, JobGone, PayloadError
+from .job import Job
+from .tasks.api import (
+    BaseTaskBackend,
+    InvalidTask,
+    Task,
+    TaskResult,
+    TaskResultDoesNotExist,
+    task_enqueued,
+)
+from .tasks.resolve import resolve
+from .tasks.results import QUEUE_NAME_LIMIT, of_job, parse_result_id, ready
+from .tasks.task import EchoMQTask
+
+OPTIONS = ("ALIAS",)
+
+
+class EchoMQBackend(BaseTaskBackend):
+    """Enqueue tasks and tell their results.
+
+    `OPTIONS["ALIAS"]` names the server in the ECHOMQ setting. It is made when the first module with tasks is
+    imported, once for each thread: it holds no connection and reads no other setting until it is used.
+    """
+
+    task_class = EchoMQTask
+    supports_defer = True
+    supports_async_task = True
+    supports_get_result = True
+    supports_priority = True
+
+    def __init__(self, alias: str, params: dict[str, Any]) -> None:
+        super().__init__(alias, params)
+        self.using: str = self.options.get("ALIAS", conf.DEFAULT_ALIAS)
+
+    def validate_task(self, task: Task[Any, Any]) -> None:
+        """Refuse a task that could not be stored; InvalidTask says why."""
+        super().validate_task(task)
+        if len(task.queue_name) > QUEUE_NAME_LIMIT:
+            raise InvalidTask(
+                f"Queue '{task.queue_name}' has a name of more than {QUEUE_NAME_LIMIT} characters: the id of a result "
+                "carries it."
+            )
+        try:
+            keys.check_queue(task.queue_name)
+        except InvalidQueueName as error:
+            raise InvalidTask(str(error)) from None
+
+    def enqueue(self, task: Task[Any, Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult[Any]:
+        """Store a task's job and give its result, READY.
+
+        InvalidTask; PayloadError (a TypeError and a ValueError) when an argument would not come back as it is;
+        QueueFull or ServerUnavailable when the server does not take it.
+        """
+        body, options = self.prepared(task, args, kwargs)
+        done = jobs.enqueue(task.queue_name, body, **options)
+        result = self.ready(task, done.id, args, kwargs)
+        # Robust: the job is stored, whatever a receiver thinks of it.
+        task_enqueued.send_robust(type(self), task_result=result)
+        return result
+
+    async def aenqueue(self, task: Task[Any, Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult[Any]:
+        """Store a task's job, from a coroutine. Raises as enqueue does."""
+        body, options = self.prepared(task, args, kwargs)
+        done = await jobs.aenqueue(task.queue_name, body, **options)
+        result = self.ready(task, done.id, args, kwargs)
+        await task_enqueued.asend_robust(type(self), task_result=result)
+        return result
+
+    def enqueue_on_commit(
+        self, task: Task[Any, Any], args: Sequence[Any], kwargs: Mapping[str, Any], *, database: str | None = None
+    ) -> TaskResult[Any]:
+        """Store a task's job when the transaction of `database` commits; its result at once.
+
+        What is wrong with the task or its arguments is raised here; what is wrong with the server, from the commit.
+        """
+        body, options = self.prepared(task, args, kwargs)
+        job_id = jobs.enqueue_on_commit(task.queue_name, body, database=database, **options)
+        result = self.ready(task, job_id, args, kwargs)
+        transaction.on_commit(partial(task_enqueued.send_robust, type(self), task_result=result), using=database)
+        return result
+
+    def get_result(self, result_id: str) -> TaskResult[Any]:
+        """Tell how a task is; TaskResultDoesNotExist when the id is unknown, or its result is not kept any more."""
+        queue, job_id = self._located(result_id)
+        try:
+            return self._told(result_id, jobs.get(queue, job_id, using=self.using))
+        except JobGone as error:
+            raise TaskResultDoesNotExist(str(error)) from None
+
+    async def aget_result(self, result_id: str) -> TaskResult[Any]:
+        """Tell how a task is, from a coroutine."""
+        queue, job_id = self._located(result_id)
+        try:
+            return self._told(result_id, await jobs.aget(queue, job_id, using=self.using))
+        except JobGone as error:
+            raise TaskResultDoesNotExist(str(error)) from None
+
+    def check(self, **kwargs: Any) -> list[CheckMessage]:
+        """Check TASKS against ECHOMQ; no server is asked."""
+        return list(self._problems())
+
+    def prepared(
+        self, task: Task[Any, Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[bytes, dict[str, Any]]:
+        """Check everything that can be checked here, and write the payload and the options of its job."""
+        self.validate_task(task)
+        if conf.alias(self.using).queue(task.queue_name).handler:
+            raise InvalidTask(
+                f"Queue '{task.queue_name}' has a HANDLER in ECHOMQ, which gets its jobs as they are: enqueue tasks to "
+                "a queue without one."
+            )
+        attempts, timeout = getattr(task, "max_attempts", None), getattr(task, "timeout", None)
+        delay = getattr(task, "delay", None)
+        try:
+            own = resolve(task.module_path)
+        except Exception:
+            own = None
+        try:
+            body = envelope.encode(
+                task.module_path,
+                args,
+                kwargs,
+                backend=None if own and own.backend == self.alias else self.alias,
+                run_after=task.run_after,
+                timeout=None if own and getattr(own, "timeout", None) == timeout else timeout,
+            )
+        except PayloadError as error:
+            what = f"task {task.module_path} was not enqueued to queue {task.queue_name!r}"
+            raise PayloadError(f"{what}: {error}.") from None
+        return body, {
+            "delay": delay,
+            "at": None if delay is not None else task.run_after,
+            "priority": int(task.priority),
+            "name": task.module_path,
+            "max_attempts": attempts,
+            "using": self.using,
+        }
+
+    def ready(
+        self, task: Task[Any, Any], job_id: str, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> TaskResult[Any]:
+        """Tell a task that was enqueued just now."""
+        whole = int(task.priority)  # 5.0 is a whole number for Django, and comes back as 5
+        if type(task.priority) is not int:
+            task = replace(task, priority=whole)
+        return ready(task, job_id, args, kwargs, self.alias)
+
+    def _located(self, result_id: str) -> tuple[str, str]:
+        try:
+            queue, job_id = parse_result_id(result_id)
+        except (InvalidId, InvalidQueueName):
+            raise TaskResultDoesNotExist(f"{result_id!r} is not the id of a result") from None
+        if self.queues and queue not in self.queues:
+            raise TaskResultDoesNotExist(f"{result_id!r} is of a queue that backend {self.alias!r} does not have")
+        return queue, job_id
+
+    def _told(self, result_id: str, job: Job) -> TaskResult[Any]:
+        try:
+            return of_job(job, self.alias)
+        except PayloadError as error:
+            raise TaskResultDoesNotExist(f"{result_id!r} is not of a task: {error}") from None
+
+    def _problems(self) -> Iterator[CheckMessage]:
+        where = f"TASKS[{self.alias!r}]"
+        for name in self.options:
+            if name not in OPTIONS:
+                yield Error(
+                    f"{where}['OPTIONS'] has the unknown key {name!r}.",
+                    hint=f"Known are {', '.join(OPTIONS)}; queues are set up in ECHOMQ.",
+                    id="echomq.E012",
+                )
+        try:
+            config = conf.alias(self.using)
+        except ImproperlyConfigured as error:
+            if self.using not in conf.aliases():
+                yield Error(f"{where}: {error}", hint="Name a server of ECHOMQ in OPTIONS['ALIAS'].", id="echomq.E013")
+            return
+        for queue in sorted(self.queues):
+            if len(queue) > QUEUE_NAME_LIMIT:
+                yield Error(
+                    f"{where}: queue {queue!r} has a name of more than {QUEUE_NAME_LIMIT} characters.",
+                    hint="Rename it: the id of a result carries it.",
+                    id="echomq.E014",
+                )
+            if config.queue(queue).handler:
+                yield Error(
+                    f"{where}: queue {queue!r} has a HANDLER in ECHOMQ[{self.using!r}].",
+                    hint="Take the HANDLER away, or give the tasks a queue of their own.",
+                    id="echomq.E015",
+                )
+            elif config.queue(queue).result_ttl_ms == 0:
+                yield Warning(
+                    f"{where}: queue {queue!r} keeps no results (RESULT_TTL is 0).",
+                    hint="get_result() will not find tasks that succeeded; set RESULT_TTL in ECHOMQ.",
+                    id="echomq.W011",
+                )
