@@ -19,7 +19,7 @@ import redis
 from django.utils.safestring import mark_safe
 from django.utils.translation import gettext_lazy
 
-from echomq_django import connection, ids, jobs, keys, retries, transitions
+from echomq_django import connection, ids, jobs, keys, looks, retries, transitions
 from echomq_django.exceptions import (
     EchoMQError,
     InvalidId,
@@ -33,7 +33,7 @@ from echomq_django.exceptions import (
 )
 from echomq_django.job import Claim, Location
 from echomq_django.jobs import Enqueued, Moved
-from echomq_django.service import admission
+from echomq_django.service import admitting
 from tests.server import dump
 
 MAIL = keys.of("mail")
@@ -44,7 +44,7 @@ NEW_YORK, KATHMANDU = ZoneInfo("America/New_York"), ZoneInfo("Asia/Kathmandu")
 @pytest.fixture(autouse=True)
 def _forget_known_queues() -> None:
     """Forget which queues were registered: the server is empty again."""
-    admission._registered.clear()
+    admitting._registered.clear()
 
 
 def now_ms(client: redis.Redis) -> int:
@@ -93,22 +93,27 @@ def test_an_enqueued_job_is_pending_and_holds_what_was_given(client: redis.Redis
     assert ids.parse(done.id).namespace == "JOB"
 
 
-def test_an_own_id_makes_the_second_enqueue_a_duplicate_while_the_job_exists() -> None:
+def test_an_own_id_makes_the_second_enqueue_a_duplicate_while_the_job_or_its_result_exists(
+    client: redis.Redis,
+) -> None:
     assert jobs.enqueue("mail", b"first", id=OWN) == Enqueued(OWN, "enqueued")
     assert jobs.enqueue("mail", b"second", id=OWN) == Enqueued(OWN, "duplicate")
     [claim] = jobs.claim("mail")
     assert jobs.enqueue("mail", b"third", id=OWN).status == "duplicate"
     assert claim.payload == b"first"
     jobs.complete(claim)
-    assert jobs.enqueue("mail", b"fourth", id=OWN).status == "enqueued"
+    assert jobs.enqueue("mail", b"fourth", id=OWN).status == "duplicate"
+    client.delete(MAIL.result(OWN))
+    assert jobs.enqueue("mail", b"fifth", id=OWN).status == "enqueued"
 
 
-def test_a_reused_id_inherits_nothing() -> None:
+def test_a_reused_id_inherits_nothing(client: redis.Redis) -> None:
     jobs.enqueue("mail", b"first", id=OWN, priority=9, name="a.b", max_attempts=2)
     [claim] = jobs.claim("mail")
     jobs.retry(claim, "it failed", delay=0)
     [claim] = jobs.claim("mail")
     jobs.complete(claim)
+    client.delete(MAIL.result(OWN))
     jobs.enqueue("mail", b"second", id=OWN)
     job = jobs.get("mail", OWN)
     assert (job.payload, job.attempts, job.priority, job.name, job.max_attempts) == (b"second", 0, 0, "", None)
@@ -136,7 +141,7 @@ def test_one_payload_that_cannot_be_written_stops_all_of_them(client: redis.Redi
 
 
 def test_a_bulk_that_breaks_off_says_how_many_were_stored(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    admit = admission._admit
+    admit = admitting.chunk
     chunks: list[int] = []
 
     def admitted(queue: str, bodies: Any, *rest: Any) -> Any:
@@ -145,7 +150,7 @@ def test_a_bulk_that_breaks_off_says_how_many_were_stored(client: redis.Redis, m
             raise ServerUnavailable("gone")
         return admit(queue, bodies, *rest)
 
-    monkeypatch.setattr(admission, "_admit", admitted)
+    monkeypatch.setattr(admitting, "chunk", admitted)
     with pytest.raises(ServerUnavailable) as caught:
         jobs.enqueue_many("mail", ["payload"] * 1500)
     assert caught.value.__notes__ == ["1000 of 1500 jobs were stored in queue 'mail' before this."]
@@ -700,6 +705,146 @@ def test_dead_jobs_beyond_the_time_and_the_number_are_forgotten(client: redis.Re
     assert jobs.expire("mail") == 0
 
 
+# --- results ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("result", [None, True, 0, -1.5, "text", "é\u2028", "", [], [1, [None]], {"a": {"b": []}}])
+def test_a_completed_job_is_found_with_its_result_while_that_is_kept(client: redis.Redis, result: Any) -> None:
+    claim = a_claim(b"payload", name="a.b")
+    jobs.complete(claim, result)
+    job = jobs.get("mail", claim.id)
+    assert (job.state, job.location, job.time, jobs.location("mail", claim.id)) == ("completed", None, None, None)
+    assert json.loads(job.result or b"") == result
+    assert (job.payload, job.name, job.attempts, job.owner) == (b"payload", "a.b", 1, claim.owner)
+    assert abs((job.finished_at or 0) - now_ms(client)) < 5000
+    assert 3_500_000 < client.pttl(MAIL.result(claim.id)) <= 3_600_000
+    client.delete(MAIL.result(claim.id))
+    with pytest.raises(JobGone, match=r"its result is kept no longer \(RESULT_TTL\)"):
+        jobs.get("mail", claim.id)
+
+
+@pytest.mark.parametrize(
+    "result", [(1, 2), {1: 2}, math.nan, b"bytes", datetime.now(UTC), {"a": {1}}, "\ud800", Decimal(1), object()]
+)
+def test_a_result_that_would_not_come_back_as_it_is_settles_nothing(client: redis.Redis, result: Any) -> None:
+    claim = a_claim()
+    before = dump(client)
+    with pytest.raises(PayloadError, match=f"result of job {claim.id} of queue 'mail' cannot be kept.*not settled"):
+        jobs.complete(claim, result)
+    assert dump(client) == before
+    jobs.complete(claim)
+
+
+@pytest.mark.parametrize(
+    ("queue", "kept_ms"),
+    [
+        ({}, 3_600_000),
+        ({"RESULT_TTL": timedelta(minutes=2)}, 120_000),
+        ({"RESULT_TTL": 0}, None),
+        ({"HANDLER": "a.b"}, None),
+        ({"HANDLER": "a.b", "RESULT_TTL": 5}, 5000),
+    ],
+)
+def test_a_result_is_kept_for_the_time_of_its_queue(
+    client: redis.Redis, settings: Any, url: str, queue: dict[str, Any], kept_ms: int | None
+) -> None:
+    settings.ECHOMQ = {"default": {"LOCATION": url, "QUEUES": {"mail": queue}}}
+    claim = a_claim()
+    jobs.complete(claim, "done")
+    if kept_ms:
+        assert kept_ms - 5000 < client.pttl(MAIL.result(claim.id)) <= kept_ms
+    else:
+        assert [key for key in client.keys("*") if claim.id.encode() in key] == []
+    assert [job.id for job in jobs.recent("mail")] == [claim.id]
+
+
+def test_a_completed_job_keeps_its_errors_and_its_log() -> None:
+    claim = a_claim()
+    jobs.retry(claim, "it failed", delay=0)
+    [claim] = jobs.claim("mail")
+    note = transitions.annotate(MAIL, claim, [("log", "one"), ("log", "two"), ("progress", "9"), ("checkpoint", "[]")])
+    assert connection.client().run(note) == "ok"
+    before, lines = jobs.get("mail", claim.id), jobs.logs("mail", claim.id)
+    jobs.complete(claim)
+    after = jobs.get("mail", claim.id)
+    assert [record.message for record in after.errors] == ["it failed"]
+    assert (after.errors, jobs.logs("mail", claim.id)) == (before.errors, lines)
+    assert (before.progress, before.checkpoint, before.result, before.finished_at) == ("9", b"[]", None, None)
+    assert (after.progress, after.checkpoint, after.result, after.attempt) == ("9", b"[]", b"null", 2)
+    assert lines == ["one", "two"]
+
+
+def test_a_job_that_is_completed_between_two_looks_is_found(client: redis.Redis) -> None:
+    claim = a_claim()
+    call = looks.get(MAIL, claim.id)
+    row, *others = call.commands
+    replies = [client.execute_command(*row)]
+    jobs.complete(claim, 5)
+    replies += [client.execute_command(*command) for command in others]
+    found = call.parse([_flat(reply) for reply in replies])
+    assert found is not None
+    assert (found.state, found.location) == ("active", None)
+    found = call.parse([_flat(client.execute_command(*command)) for command in call.commands])
+    assert found is not None
+    assert (found.state, found.result) == ("completed", b"5")
+
+
+def _flat(reply: Any) -> Any:
+    return [part for pair in reply.items() for part in pair] if isinstance(reply, dict) else reply
+
+
+def test_a_job_that_waits_again_is_found_before_an_older_result_of_its_id(client: redis.Redis) -> None:
+    claim = a_claim(id=OWN)
+    jobs.complete(claim, 5)
+    # As EchoMQ enqueues it.
+    client.hset(MAIL.row(OWN), mapping={"state": "pending", "attempts": 0, "payload": "new"})
+    client.zadd(MAIL.pending, {OWN: 0})
+    client.rpush(MAIL.result_logs(OWN), "old")
+    job = jobs.get("mail", OWN)
+    assert (job.state, job.location, job.payload, job.result) == ("pending", "pending", b"new", None)
+
+
+def test_a_job_without_a_log_has_no_lines(client: redis.Redis) -> None:
+    assert jobs.logs("mail", OWN) == []
+    assert jobs.logs("mail", a_claim().id) == []
+    client.set(MAIL.logs(OWN), "no list")
+    client.rpush(MAIL.result_logs(OWN), b"\xff", b"")
+    assert jobs.logs("mail", OWN) == ["\\xff", ""]
+
+
+def test_completed_jobs_are_listed_the_latest_first_also_when_no_result_is_kept(
+    client: redis.Redis, settings: Any, url: str
+) -> None:
+    settings.ECHOMQ = {"default": {"LOCATION": url, "QUEUES": {"mail": {"KEEP_COMPLETED": 4}}}}
+    done = [each.id for each in jobs.enqueue_many("mail", ["payload"] * 6, name="a.b")]
+    for number, claim in enumerate(jobs.claim("mail", 6)):
+        jobs.complete(claim, number)
+    client.delete(MAIL.result(done[4]))
+    client.delete(MAIL.result(done[3]))
+    client.set(MAIL.result(done[3]), "no hash")
+    found = jobs.recent("mail")
+    assert [(job.id, job.state, job.location, job.name, job.result) for job in found] == [
+        (done[5], "completed", None, "a.b", b"5"),
+        (done[4], "completed", None, "", None),
+        (done[3], "completed", None, "", None),
+        (done[2], "completed", None, "a.b", b"2"),
+    ]
+    assert [job.id for job in jobs.recent("mail", 1, 2)] == [done[4], done[3]]
+    assert jobs.recent("mail", 4) == jobs.recent("default") == []
+    for start, size in ((-1, 5), (0, 0), (0, 501)):
+        with pytest.raises(ValueError, match="a page of queue 'mail' starts at 0 or later and has 1 to 500 jobs"):
+            jobs.recent("mail", start, size)
+
+
+def test_no_completed_job_is_listed_where_none_shall_be(client: redis.Redis, settings: Any, url: str) -> None:
+    settings.ECHOMQ = {
+        "default": {"LOCATION": url, "QUEUES": {"mail": {"KEEP_COMPLETED": 0, "RESULT_TTL": timedelta(0)}}}
+    }
+    claim = a_claim()
+    jobs.complete(claim)
+    assert client.keys(MAIL.recent) == client.keys(f"*{claim.id}*") == jobs.recent("mail") == []
+
+
 # --- looks ------------------------------------------------------------------------------------------------------------
 
 
@@ -717,11 +862,11 @@ def test_a_job_is_found_in_every_place(client: redis.Redis) -> None:
         if place:
             assert in_place(place) == [job_id]
             assert jobs.get("mail", job_id).location == place
-    with pytest.raises(JobGone, match=f"queue 'mail' has no job {OWN}: it was completed, removed, or never enqueued"):
+    with pytest.raises(JobGone, match=f"queue 'mail' has no job {OWN}: it was removed, never enqueued, or completed"):
         jobs.get("mail", OWN)
 
 
-@pytest.mark.parametrize("look", [jobs.get, jobs.location, jobs.requeue, jobs.remove, jobs.advance])
+@pytest.mark.parametrize("look", [jobs.get, jobs.location, jobs.logs, jobs.requeue, jobs.remove, jobs.advance])
 @pytest.mark.parametrize("job_id", ["", "JOB", OWN + "\n", "TEN0MzT2a4Bc3D", "*", None])
 def test_what_is_no_id_of_a_job_is_refused_before_a_key_is_built_from_it(
     client: redis.Redis, look: Callable[[str, Any], Any], job_id: Any
@@ -1000,7 +1145,10 @@ def test_every_function_takes_the_server_of_its_alias(settings: Any, url: str, c
     jobs.enqueue_many("mail", [b"two", b"three"], **second)
     one, two, three = jobs.claim("mail", 3, **second)
     jobs.extend(one, **second)
-    jobs.complete(one, **second)
+    jobs.complete(one, "done", **second)
+    assert jobs.get("mail", one.id, **second).result == b'"done"'
+    assert [job.id for job in jobs.recent("mail", **second)] == [one.id]
+    assert jobs.logs("mail", one.id, **second) == []
     jobs.release(two, **second)
     assert jobs.retry(three, "it failed", max_attempts=1, **second) is Location.DEAD
     jobs.requeue("mail", three.id, **second)

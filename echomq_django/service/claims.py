@@ -4,9 +4,10 @@ import itertools
 import os
 import random
 import time
+from typing import Any
 
-from echomq_django import conf, connection, failure, ids, keys, looks, transitions
-from echomq_django.exceptions import JobGone, LeaseLost
+from echomq_django import conf, connection, failure, ids, keys, looks, payload, transitions
+from echomq_django.exceptions import JobGone, LeaseLost, PayloadError
 from echomq_django.job import Claim, ErrorRecord, Location
 from echomq_django.transitions import MAX_BATCH, Claimed, Reaped
 
@@ -39,9 +40,26 @@ def claim(queue: str, n: int = 1, lease: Seconds | None = None, *, using: str = 
     return claimed.claims
 
 
-def complete(claim: Claim, *, using: str = conf.DEFAULT_ALIAS) -> None:
-    """Retire a job whose work is done; LeaseLost or JobGone when this claim no longer holds it."""
-    [word], sent_before = connection.client(using).settle(transitions.complete(keys.of(claim.queue), [claim]))
+def complete(claim: Claim, result: Any = None, *, using: str = conf.DEFAULT_ALIAS) -> None:
+    """Retire a job whose work is done; LeaseLost or JobGone when this claim no longer holds it.
+
+    The result, any value that survives JSON, is kept with the job for the queue's RESULT_TTL.
+    """
+    config = conf.alias(using).queue(claim.queue)
+    try:
+        text = payload.to_json(result)
+    except PayloadError as error:
+        raise PayloadError(
+            f"the result of job {claim.id} of queue {claim.queue!r} cannot be kept, and the job is not settled: {error}"
+        ) from None
+    ttl_ms = config.result_ttl_ms
+    call = transitions.complete(
+        keys.of(claim.queue),
+        [claim],
+        results=[(ttl_ms, text if ttl_ms else "")],
+        recent=config.keep_completed,
+    )
+    [word], sent_before = connection.client(using).settle(call)
     if word == "gone" and sent_before:
         return  # the first sending did it, only its reply was lost
     _accept(word, claim)
