@@ -267,7 +267,13 @@ def test_the_demo_does_what_the_orders_file_asks_for_and_can_be_run_again(projec
 def test_a_demo_that_is_stopped_takes_its_worker_along(project, stop):
     assert manage(project, "migrate", "--verbosity", "0").returncode == 0
     with subprocess.Popen(
-        [sys.executable, "manage.py", "demo"], cwd=project, env=environment(), stdout=subprocess.PIPE, encoding="utf-8"
+        [sys.executable, "manage.py", "demo"],
+        cwd=project,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        encoding="utf-8",
+        # A test run that a shell has put into the background ignores SIGINT, and so would its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as demo:
         wait_until(lambda: len(list((project / "receipts").glob("*.html"))) > 5, seconds=60)
         demo.send_signal(stop)
