@@ -10,7 +10,7 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register
 from django.core.exceptions import ImproperlyConfigured
 
-from . import conf, connection
+from . import address, conf, connection
 from .conf import AliasConfig
 from .exceptions import EchoMQError, ServerTooOld, WireVersionMismatch
 
@@ -39,7 +39,7 @@ def check_servers(**_: Any) -> list[CheckMessage]:
 def _unusable(config: AliasConfig) -> list[CheckMessage]:
     """Build a connection, without connecting: redis-py refuses what it does not know only then."""
     try:
-        options = connection.parameters(config)
+        options = address.parameters(config)
         kind = options.pop("connection_class")
         if options.pop("max_connections", None) is not None:
             options.pop("timeout", None)  # the pool's own: how long a thread waits for a connection
@@ -75,7 +75,7 @@ def _database(config: AliasConfig) -> tuple[Any, ...] | None:
     if config.location.startswith(conf.EMBEDDED):
         return None
     try:
-        options = connection.parameters(config)
+        options = address.parameters(config)
         number = int(options.get("db") or 0)
     except _UNUSABLE:
         return None
@@ -141,7 +141,7 @@ def _config(reply: Any) -> dict[str, str]:
 def _evicts(config: AliasConfig, facts: Mapping[str, str]) -> Iterator[CheckMessage]:
     if facts["maxmemory_policy"] != "noeviction":
         yield Warning(
-            f"{connection.where(config)} evicts keys when it is full "
+            f"{address.where(config)} evicts keys when it is full "
             f"(maxmemory-policy {facts['maxmemory_policy']}): jobs may vanish.",
             hint="Set maxmemory-policy noeviction: a full queue then refuses new jobs and drains.",
             id="echomq.W004",
@@ -153,7 +153,7 @@ def _forgets(config: AliasConfig, facts: Mapping[str, str]) -> Iterator[CheckMes
         saves = facts.get("save")
         lost = "all jobs" if saves == "" else "the jobs since its last snapshot"
         yield Warning(
-            f"{connection.where(config)} keeps no append-only file: a restart loses {lost}.",
+            f"{address.where(config)} keeps no append-only file: a restart loses {lost}.",
             hint="Set appendonly yes; with appendfsync everysec at most one second is lost.",
             id="echomq.W005",
         )
@@ -163,7 +163,7 @@ def _fails_to_save(config: AliasConfig, facts: Mapping[str, str]) -> Iterator[Ch
     states = ("rdb_last_bgsave_status", "aof_last_write_status", "aof_last_bgrewrite_status")
     if failed := [name for name in states if facts.get(name, "ok") != "ok"]:
         yield Warning(
-            f"{connection.where(config)} could not write to its disk ({', '.join(failed)}).",
+            f"{address.where(config)} could not write to its disk ({', '.join(failed)}).",
             hint="Look at the server's log and its disk: it may refuse writes (MISCONF), and a restart loses jobs.",
             id="echomq.W006",
         )
@@ -172,7 +172,7 @@ def _fails_to_save(config: AliasConfig, facts: Mapping[str, str]) -> Iterator[Ch
 def _follows(config: AliasConfig, facts: Mapping[str, str]) -> Iterator[CheckMessage]:
     if facts["role"] != "master":
         yield Warning(
-            f"{connection.where(config)} is a replica: it takes no jobs.",
+            f"{address.where(config)} is a replica: it takes no jobs.",
             hint="Name the primary in LOCATION.",
             id="echomq.W007",
         )
@@ -180,7 +180,7 @@ def _follows(config: AliasConfig, facts: Mapping[str, str]) -> Iterator[CheckMes
 
 def _unasked(config: AliasConfig) -> CheckMessage:
     return Warning(
-        f"{connection.where(config)} does not tell this user how it keeps its data: INFO is forbidden.",
+        f"{address.where(config)} does not tell this user how it keeps its data: INFO is forbidden.",
         hint="See for yourself that it has maxmemory-policy noeviction and appendonly yes, or allow INFO.",
         id="echomq.W009",
     )

@@ -1,22 +1,27 @@
 """What is asked of a server on every new connection: its version, and the wire version that its users agreed on."""
 
+from collections.abc import Generator
 from typing import Any
 
-from redis.connection import Connection
 from redis.exceptions import ConnectionError, NoPermissionError, ResponseError
 
 from . import keys
+from .call import Command
 from .exceptions import ServerTooOld, WireVersionMismatch
 
 
-def check_server(connection: Connection, wire_version: str, where: str) -> None:
-    """Refuse a server that is too old, or that others use with another wire version."""
-    version = server_version(connection)
+def checking(wire_version: str, where: str) -> Generator[Command, Any, None]:
+    """Refuse a server that is too old, or that others use with another wire version.
+
+    Yields one command after the other and is told the reply; an error reply as its exception.
+    """
+    # Every user may call HELLO, and its version is the one that counts: Valkey calls itself a Redis 7.2.
+    version = server_version((yield "HELLO", "2"))
     if version < (7, 0):
         raise ServerTooOld(f"{where} is version {'.'.join(map(str, version))}. Use Redis 7.0 or later, or any Valkey.")
     # May be refused by a server that is full or a replica: what counts is what it then holds.
-    ask(connection, "SET", keys.VERSION, wire_version, "NX")
-    found = ask(connection, "GET", keys.VERSION)
+    yield "SET", keys.VERSION, wire_version, "NX"
+    found = yield "GET", keys.VERSION
     if isinstance(found, NoPermissionError):
         return  # who may not see the fence may still be let work by whoever drew it
     if isinstance(found, ResponseError):
@@ -29,19 +34,9 @@ def check_server(connection: Connection, wire_version: str, where: str) -> None:
         )
 
 
-def server_version(connection: Connection) -> tuple[int, ...]:
-    """Ask HELLO, which every user may call, for the version that counts: Valkey calls itself a Redis 7.2."""
-    hello = ask(connection, "HELLO", "2")
+def server_version(hello: Any) -> tuple[int, ...]:
+    """Read the version out of a reply of HELLO."""
     if not isinstance(hello, list):
         return (0,)  # Redis before 6.0 knows no HELLO
     facts = dict(zip(hello[::2], hello[1::2], strict=False))
     return tuple(int(part) for part in facts.get(b"version", b"0").split(b".")[:3] if part.isdigit())
-
-
-def ask(connection: Connection, *command: str) -> Any:
-    """Send one command on a connection of one's own and read its reply; an error reply is given as its exception."""
-    connection.send_command(*command, check_health=False)
-    try:
-        return connection.read_response()
-    except ResponseError as error:
-        return error

@@ -6,7 +6,17 @@ queue, and what to do next; when one is raised by an enqueue that could not be s
 
 from .job import Claim, ErrorRecord, Job, Location
 from .looks import Counts, Lapsed, WorkerInfo
-from .service.admission import DUPLICATE, ENQUEUED, SCHEDULED, Enqueued, enqueue, enqueue_many, enqueue_on_commit
+from .service.admission import (
+    DUPLICATE,
+    ENQUEUED,
+    SCHEDULED,
+    Enqueued,
+    aenqueue,
+    aenqueue_many,
+    enqueue,
+    enqueue_many,
+    enqueue_on_commit,
+)
 from .service.claims import claim, complete, expire, extend, promote, reap, release, retry
 from .service.operators import (
     Moved,
@@ -23,6 +33,7 @@ from .service.operators import (
     resume,
 )
 from .service.reading import (
+    aget,
     counts,
     get,
     lapsed,
@@ -52,6 +63,9 @@ __all__ = [
     "WorkerInfo",
     "advance",
     "advance_many",
+    "aenqueue",
+    "aenqueue_many",
+    "aget",
     "claim",
     "complete",
     "counts",

@@ -197,7 +197,7 @@ def test_what_cannot_be_swept_is_a_clear_error_and_code_1(arguments: tuple[str, 
 def test_a_server_that_is_away_is_a_clear_error_and_code_1(
     bench: Bench, private_server: Any, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr("echomq_django.connection.RESEND_FOR", 0.05)
+    monkeypatch.setattr("echomq_django.sending.RESEND_FOR", 0.05)
     server = private_server()
     bench.at(server.url)
     server.kill()

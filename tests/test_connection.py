@@ -19,7 +19,7 @@ import pytest
 import redis
 from redis._parsers import _HiredisParser, _RESP2Parser
 
-from echomq_django import connection, embedded, ids, jobs, keys, looks, payload, scripts, transitions
+from echomq_django import address, connection, embedded, ids, jobs, keys, looks, payload, scripts, sending, transitions
 from echomq_django.conf import AliasConfig
 from echomq_django.connection import Client
 from echomq_django.exceptions import (
@@ -29,7 +29,7 @@ from echomq_django.exceptions import (
     ServerUnavailable,
     WireVersionMismatch,
 )
-from echomq_django.service import admission
+from echomq_django.service import admitting
 from tests.lossy import lossy
 from tests.server import dump
 
@@ -40,7 +40,7 @@ Start = Callable[..., embedded.PrivateServer]
 
 @pytest.fixture(autouse=True)
 def _forget_known_queues() -> None:
-    admission._registered.clear()
+    admitting._registered.clear()
 
 
 @contextmanager
@@ -120,7 +120,7 @@ def fake() -> Iterator[Callable[..., Fake]]:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Send again for a moment only."""
-    monkeypatch.setattr(connection, "RESEND_FOR", 0.05)
+    monkeypatch.setattr(sending, "RESEND_FOR", 0.05)
 
 
 # --- ways to connect --------------------------------------------------------------------------------------------------
@@ -285,7 +285,7 @@ def test_a_password_is_in_no_error_no_repr_and_no_log(
     settings.ECHOMQ = {"default": {"LOCATION": location}}
     with pytest.raises(EchoMQError) as caught:
         jobs.enqueue("mail", b"payload")
-    said = [caplog.text, repr(connection.client()), connection.where(connection.client().config)]
+    said = [caplog.text, repr(connection.client()), address.where(connection.client().config)]
     error: BaseException | None = caught.value
     while error is not None:
         said += [str(error), repr(error), *getattr(error, "__notes__", ())]
@@ -805,7 +805,7 @@ def test_a_server_that_was_busy_while_we_connected_is_fenced_all_the_same(privat
 
 @pytest.mark.parametrize("url", ["redis://me:12/secret@somewhere/0", "redis://:12/secret@somewhere/0"])
 def test_a_password_with_a_slash_is_not_shown(url: str) -> None:
-    assert "secret" not in connection.where(AliasConfig("default", url))
+    assert "secret" not in address.where(AliasConfig("default", url))
 
 
 def test_a_script_that_cannot_be_loaded_does_not_hide_what_the_round_trip_has_done(

@@ -13,7 +13,7 @@ import pytest
 from django.core.management import load_command_class
 from django.core.management.base import BaseCommand
 
-from echomq_django import conf, connection, exceptions, failure, jobs, keys, scripts, transitions
+from echomq_django import conf, exceptions, failure, jobs, keys, scripts, sending, transitions
 from echomq_django.job import Job, Location
 
 ROOT = Path(__file__).parents[1]
@@ -188,9 +188,9 @@ def test_every_key_is_documented_and_no_other():
 def test_the_times_and_bounds_in_the_reference_are_those_of_the_code():
     text = read("keys")
     assert f"kept for {transitions.RECEIPT_TTL_MS // 1000} s" in text
-    assert f"sending for\n{connection.RESEND_FOR:g} s" in text
+    assert f"sending for\n{sending.RESEND_FOR:g} s" in text
     assert f"at most {transitions.ERRORS_KEPT};" in text
-    assert f"sent again for {connection.RESEND_FOR:g} s" in read("jobs")
+    assert f"sent again for {sending.RESEND_FOR:g} s" in read("jobs")
     assert f"at most {failure.TRACEBACK_LIMIT:,}\ncharacters" in text
 
 

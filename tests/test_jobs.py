@@ -1207,7 +1207,7 @@ def test_a_queue_is_listed_again_after_the_server_was_emptied(
 ) -> None:
     jobs.enqueue("invoices", b"")
     client.flushdb()
-    monkeypatch.setattr(admission, "REGISTER_EVERY", 0.0)
+    monkeypatch.setattr(admitting, "REGISTER_EVERY", 0.0)
     jobs.enqueue("invoices", b"")
     assert "invoices" in jobs.queues()
 

@@ -229,7 +229,7 @@ def test_an_error_in_one_queue_does_not_keep_the_others_from_their_sweep(
 def test_a_reaper_waits_for_a_server_that_is_away_and_says_so_once(
     bench: Bench, private_server: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("echomq_django.connection.RESEND_FOR", 0.05)
+    monkeypatch.setattr("echomq_django.sending.RESEND_FOR", 0.05)
     server = private_server()
     bench.at(server.url)
     reaper = Reaper(lambda: ["default", "mail"], interval=0.01)

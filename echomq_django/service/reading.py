@@ -1,6 +1,6 @@
 """Look at queues, jobs and workers; nothing moves."""
 
-from echomq_django import conf, connection, ids, keys, looks
+from echomq_django import async_connection, conf, connection, ids, keys, looks
 from echomq_django.exceptions import JobGone
 from echomq_django.job import Job, Location, minted_ms
 from echomq_django.looks import Counts, WorkerInfo
@@ -12,10 +12,18 @@ def get(queue: str, id: str, *, using: str = conf.DEFAULT_ALIAS) -> Job:
 
     A completed job has the state "completed" and no place, and is there for the queue's RESULT_TTL.
     """
-    found = connection.client(using).run(looks.get(keys.of(queue), ids.check_job(id)))
+    return _present(queue, id, connection.client(using).run(looks.get(keys.of(queue), ids.check_job(id))))
+
+
+async def aget(queue: str, id: str, *, using: str = conf.DEFAULT_ALIAS) -> Job:
+    """Read a job as get does, without keeping the event loop waiting."""
+    return _present(queue, id, await async_connection.client(using).run(looks.get(keys.of(queue), ids.check_job(id))))
+
+
+def _present(queue: str, job_id: str, found: Job | None) -> Job:
     if found is None:
         raise JobGone(
-            f"queue {queue!r} has no job {id}: it was removed, never enqueued, "
+            f"queue {queue!r} has no job {job_id}: it was removed, never enqueued, "
             "or completed and its result is kept no longer (RESULT_TTL)."
         )
     return found
