@@ -1,5 +1,7 @@
 """EchoMQBackend: Django's Tasks on this queue."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial

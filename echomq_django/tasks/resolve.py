@@ -1,5 +1,7 @@
 """From the dotted path in a payload to the Task. Nothing else is ever called from a queue."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from django.utils.module_loading import import_string
@@ -13,7 +15,7 @@ class NotATask(Exception):
     """Say that a dotted path names something, and that it is no Task."""
 
 
-def resolve(path: str) -> "Task[Any, Any]":
+def resolve(path: str) -> Task[Any, Any]:
     """Import a Task; NotATask when the path names something else, and whatever importing it raises."""
     found = _known.get(path)
     if found is None:

@@ -1,5 +1,7 @@
 """A job as Django sees it: the TaskResult of a row, of a kept result, of a claim."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime

@@ -1,5 +1,7 @@
 """EchoMQTask: Django's Task with attempts, a backoff and a timeout; and the decorator that makes one."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -9,7 +11,7 @@ from django.utils import timezone
 
 from .api import InvalidTask, Task, TaskResult
 
-Backoff = Callable[[BaseException, TaskResult[Any]], float | timedelta | None]
+Backoff = Callable[[BaseException, "TaskResult[Any]"], float | timedelta | None]
 """Give the delay before the next attempt, seconds or a timedelta; None for no further attempt.
 
 Gets the exception and the result as the failed attempt leaves it. The names `max_attempts` and `backoff` and their

@@ -1,5 +1,7 @@
 """A job of a queue without a HANDLER: a task of Django's, from its payload to how it ended. Knows no server."""
 
+from __future__ import annotations
+
 import logging
 import math
 import time
