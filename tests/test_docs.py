@@ -67,6 +67,8 @@ def test_every_key_of_a_queue_is_documented_with_its_default_and_no_other():
     documented = {cells[0].strip("`"): cells[2] for cells in rows(section(read("settings"), "A queue"))}
     actual = {field.name.upper(): field.default for field in dataclasses.fields(conf.QueueConfig)}
     assert documented.keys() == actual.keys()
+    assert actual.pop("RESULT_TTL") is None
+    assert documented["RESULT_TTL"].startswith(shown(conf.TASK_RESULT_TTL))
     for name, default in actual.items():
         assert documented[name].startswith(shown(default, '"')), name
 
@@ -176,10 +178,16 @@ def test_every_place_is_documented():
 
 def test_every_key_is_documented_and_no_other():
     names = keys.of("q")
-    ends = {names.job_root: "<id>", names.receipt_root: "<call>", names.lane_root: "<group>:pending"}
+    ends = {
+        names.job_root: "<id>",
+        names.result_root: "<id>",
+        names.receipt_root: "<call>",
+        names.lane_root: "<group>:pending",
+    }
     of_queue = {key + ends.get(key, "") for key in dataclasses.astuple(names) if key != "q"}
     lua = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "echomq_django/scripts").glob("*.lua"))
     of_queue |= {names.row("<id>") + suffix for suffix in re.findall(r'"(:\w+)"', lua) if suffix != ":pending"}
+    of_queue |= {names.result_errors("<id>"), names.result_logs("<id>")}
     of_server = {keys.VERSION, keys.QUEUES, keys.WORKERS, keys.worker("<worker>")}
     assert first_cells(section(read("keys"), "Of a queue")) == of_queue
     assert first_cells(section(read("keys"), "Of the server")) == of_server
@@ -190,6 +198,7 @@ def test_the_times_and_bounds_in_the_reference_are_those_of_the_code():
     assert f"kept for {transitions.RECEIPT_TTL_MS // 1000} s" in text
     assert f"sending for\n{sending.RESEND_FOR:g} s" in text
     assert f"at most {transitions.ERRORS_KEPT};" in text
+    assert f"at most {transitions.LOGS_KEPT};" in text
     assert f"sent again for {sending.RESEND_FOR:g} s" in read("jobs")
     assert f"at most {failure.TRACEBACK_LIMIT:,}\ncharacters" in text
 
@@ -199,7 +208,7 @@ def test_every_field_of_a_row_is_documented():
     ours = {field.name for field in dataclasses.fields(Job)} - {"id", "queue", "location", "time", "errors"}
     assert ours <= documented
     lua = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "echomq_django/scripts").glob("*.lua"))
-    assert all(f'"{name}"' in lua or name == "progress" for name in documented)
+    assert all(f'"{name}"' in lua for name in documented)
 
 
 # --- the service and its exceptions -----------------------------------------------------------------------------
