@@ -99,7 +99,7 @@ class EchoMQBackend(BaseTaskBackend):
         try:
             return self._told(result_id, jobs.get(queue, job_id, using=self.using))
         except JobGone as error:
-            raise TaskResultDoesNotExist(str(error)) from None
+            raise TaskResultDoesNotExist(f"{result_id!r}: {error}") from None
 
     async def aget_result(self, result_id: str) -> TaskResult[Any]:
         """Tell how a task is, from a coroutine."""
@@ -107,7 +107,7 @@ class EchoMQBackend(BaseTaskBackend):
         try:
             return self._told(result_id, await jobs.aget(queue, job_id, using=self.using))
         except JobGone as error:
-            raise TaskResultDoesNotExist(str(error)) from None
+            raise TaskResultDoesNotExist(f"{result_id!r}: {error}") from None
 
     def check(self, **kwargs: Any) -> list[CheckMessage]:
         """Check TASKS against ECHOMQ; no server is asked."""
@@ -139,8 +139,11 @@ class EchoMQBackend(BaseTaskBackend):
                 timeout=None if own and getattr(own, "timeout", None) == timeout else timeout,
             )
         except PayloadError as error:
-            what = f"task {task.module_path} was not enqueued to queue {task.queue_name!r}"
-            raise PayloadError(f"{what}: {error}.") from None
+            # The first words are those of Django's own backends.
+            raise PayloadError(
+                f"Unsupported type or value: task {task.module_path} was not enqueued to queue {task.queue_name!r}: "
+                f"{error}."
+            ) from None
         return body, {
             "delay": delay,
             "at": None if delay is not None else task.run_after,

@@ -60,7 +60,7 @@ class EchoMQTask(Task):  # type: ignore[type-arg]
         backend: str | None = None,
         max_attempts: int | None = _KEEP,
         timeout: float | None = _KEEP,
-    ) -> "EchoMQTask":
+    ) -> EchoMQTask:
         """Create a new Task with other values.
 
         `run_after`, `max_attempts` and `timeout` are reset by None; None leaves the others alone, as in Django. A

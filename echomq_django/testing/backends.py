@@ -116,7 +116,7 @@ class ImmediateBackend(api.ImmediateBackend):
     def enqueue_on_commit(
         self, task: Task[Any, Any], args: Sequence[Any], kwargs: Mapping[str, Any], *, database: str | None = None
     ) -> TaskResult[Any]:
-        """Run a task when the transaction of `database` commits. Its result, given at once, is then brought up to date."""
+        """Run a task when the transaction of `database` commits; its result, given at once, is brought up to date."""
         result, job = self._promised(task, args, kwargs)
         transaction.on_commit(partial(self._run, result, job), using=database)
         return result

@@ -129,12 +129,14 @@ class TaskWork:
         """Keep the value. One that cannot be kept fails the task for good: its work is done, and must not be again."""
         try:
             text = payload.to_json(value)
-            if len(text) > RESULT_LIMIT:
-                raise PayloadError(
-                    f"it has {len(text)} bytes of JSON, more than {RESULT_LIMIT}: store it, return its key"
-                )
         except PayloadError as error:
-            return self._ended(PayloadError(f"the return value cannot be kept: {error}"), bury=True)
+            # The class and the first words are those of Django's own backends.
+            return self._ended(
+                TypeError(f"Unsupported type or value: the return value cannot be kept: {error}"), bury=True
+            )
+        if len(text) > RESULT_LIMIT:
+            what = f"the return value has {len(text)} bytes of JSON, more than {RESULT_LIMIT}"
+            return self._ended(PayloadError(f"{what}, and cannot be kept: store it, return its key"), bury=True)
         change(self.result, _return_value=value, status=TaskResultStatus.SUCCESSFUL, finished_at=timezone.now())
         return Complete(text if self._keeps_results else "")
 
