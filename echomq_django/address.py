@@ -41,21 +41,19 @@ def parameters(config: AliasConfig) -> dict[str, Any]:
     scheme, _, rest = location.partition("://")
     scheme = {"valkey": "redis", "valkeys": "rediss"}.get(scheme, scheme)
     try:
-        options = {**parse_url(f"{scheme}://{rest}"), **config.options}
+        told = parse_url(f"{scheme}://{rest}")
     except ValueError:
         # Its text, and so its cause, may quote the password.
         raise ImproperlyConfigured(
             f"ECHOMQ[{config.alias!r}]['LOCATION'] is not a URL: write {scheme}://user:password@host:port/db, with "
             "special characters of the password percent-encoded, or give the password in OPTIONS."
         ) from None
-    connection_class = options.get("connection_class", Connection)
-    for name in _OURS:
-        options.pop(name, None)
+    options: dict[str, Any] = {name: value for name, value in {**told, **config.options}.items() if name not in _OURS}
     options.setdefault("socket_connect_timeout", CONNECT_TIMEOUT)
     options.setdefault("socket_timeout", SOCKET_TIMEOUT)
     return {
         **options,
-        "connection_class": connection_class,
+        "connection_class": told.get("connection_class", Connection),
         "protocol": 2,
         "retry": Retry(NoBackoff(), 0),
         "maint_notifications_config": MaintNotificationsConfig(enabled=False),

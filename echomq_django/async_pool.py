@@ -1,0 +1,132 @@
+"""The connections of one event loop to one server: each is fenced when it is made, and lent to one call at a time."""
+
+import asyncio
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from redis import connection as sync
+from redis.asyncio.connection import AbstractConnection, Connection, SSLConnection, UnixDomainSocketConnection
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError, RedisError, ResponseError
+
+from .address import where
+from .call import Command
+from .conf import AliasConfig
+from .fence import checking
+from .steps import adrive
+
+MOST_CONNECTIONS = 50
+"""How many connections a loop opens to a server at most; more calls than that at once wait for their turn."""
+
+WAIT_FOR_TURN = 20.0
+"""Seconds for which a call waits for its turn; redis-py's own pools wait as long."""
+
+_KINDS: dict[type, type[AbstractConnection]] = {
+    sync.Connection: Connection,
+    sync.SSLConnection: SSLConnection,
+    sync.UnixDomainSocketConnection: UnixDomainSocketConnection,
+}
+
+
+class Pool:
+    """Keep one loop's open connections to a server. Takes what `address.parameters` gives."""
+
+    def __init__(self, config: AliasConfig, options: dict[str, Any]) -> None:
+        self._config = config
+        self._kind = _KINDS[options.pop("connection_class")]
+        self._turns = asyncio.Semaphore(options.pop("max_connections", MOST_CONNECTIONS))
+        self._wait = options.pop("timeout", WAIT_FOR_TURN)
+        # One limit around a whole exchange. redis-py's own is around each write and read, at the cost of a task
+        # for each write before Python 3.12, where a cancellation can get lost besides.
+        self.patience: float | None = options.pop("socket_timeout")
+        del options["maint_notifications_config"]  # only redis-py's own pools would switch these on
+        self._options = {**options, "socket_timeout": None, "retry": Retry(NoBackoff(), 0)}
+        self._idle: list[AbstractConnection] = []
+        self._closed = False
+
+    async def take(self) -> AbstractConnection:
+        """Lend a connection; wait for one when there are enough."""
+        if self._turns.locked():
+            try:
+                async with asyncio.timeout(self._wait):
+                    await self._turns.acquire()
+            except TimeoutError:
+                raise ConnectionError(f"no connection became free within {self._wait:g} s") from None
+        else:
+            await self._turns.acquire()
+        try:
+            while self._idle:
+                connection = self._idle.pop()
+                if await _usable(connection):
+                    return connection
+            return await self._opened()
+        except BaseException:
+            self._turns.release()
+            raise
+
+    async def _opened(self) -> AbstractConnection:
+        connection = self._kind(**self._options)
+        try:
+            async with asyncio.timeout(self.patience):
+                await connection.connect()
+                await adrive(checking(self._config.wire_version, where(self._config)), partial(_ask, connection))
+        except BaseException:
+            await connection.disconnect(nowait=True)
+            raise
+        return connection
+
+    async def give_back(self, connection: AbstractConnection) -> None:
+        """Take back a connection of which every reply has been read."""
+        if self._closed:
+            await self.drop(connection)
+        else:
+            self._idle.append(connection)
+            self._turns.release()
+
+    async def drop(self, connection: AbstractConnection) -> None:
+        """Close a connection that must not be used again. Never waits: a cancelled call ends here."""
+        self._turns.release()
+        await connection.disconnect(nowait=True)
+
+    async def close(self) -> None:
+        """Close what is idle now, and what is lent when it comes back. Never waits."""
+        for connection in self._retired():
+            await connection.disconnect(nowait=True)
+
+    async def end(self) -> None:
+        """Close as close does, and wait until it is done: the loop is about to be closed."""
+        await asyncio.gather(*(connection.disconnect() for connection in self._retired()), return_exceptions=True)
+
+    def _retired(self) -> list[AbstractConnection]:
+        self._closed = True
+        idle, self._idle = self._idle, []
+        return idle
+
+
+async def _usable(connection: AbstractConnection) -> bool:
+    """Say whether an idle connection is open and has nothing to read; close it otherwise."""
+    # The one with the longer name is that of redis-py before 8.
+    can_read = getattr(connection, "can_read", None) or connection.can_read_destructive
+    usable = False
+    try:
+        with suppress(RedisError, OSError):
+            usable = not await can_read()
+    finally:
+        if not usable:
+            await connection.disconnect(nowait=True)
+    return usable
+
+
+async def _ask(connection: AbstractConnection, command: Command) -> Any:
+    await connection.send_command(*command, check_health=False)
+    return await reply(connection)
+
+
+async def reply(connection: AbstractConnection) -> Any:
+    """Read a reply; an error reply is given as its exception."""
+    try:
+        return await connection.read_response()
+    except ResponseError as error:
+        return error
