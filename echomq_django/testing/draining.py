@@ -72,7 +72,7 @@ class _Drain:
     def run(self, job: HeldJob) -> bool:
         """Run a job and settle it; whether it was run."""
         try:
-            outcome = self._running.run(job)
+            outcome = self._running.run_here(job)
             if isinstance(outcome, Coroutine):
                 outcome = async_to_sync(_ended)(outcome)
         except BaseException:

@@ -7,7 +7,7 @@ import redis
 from django.conf import settings
 from django.test import override_settings
 
-from echomq_django import embedded
+from echomq_django import conf, embedded
 
 
 @pytest.fixture(scope="session")
@@ -19,14 +19,17 @@ def echomq_private_server() -> Iterator[str]:
 
 @pytest.fixture
 def echomq_server(echomq_private_server: str) -> Iterator[str]:
-    """Point every server of ECHOMQ at the private one, empty, for a test; its URL.
+    """Point the servers of ECHOMQ at the private one, empty, for a test; its URL.
 
-    The queues and all else are as the settings have them. The servers of ECHOMQ become one: the same queue of two of
-    them is one queue.
+    Each has a database of its own there, so they stay apart; queues and all else are as the settings have them.
     """
-    servers = getattr(settings, "ECHOMQ", None) or {"default": {}}
-    private = {"LOCATION": echomq_private_server, "OPTIONS": {}}
+    root = echomq_private_server.rpartition("/")[0]
     with redis.Redis.from_url(echomq_private_server, protocol=2) as client:
         client.flushall()
-    with override_settings(ECHOMQ={alias: {**server, **private} for alias, server in servers.items()}):
-        yield echomq_private_server
+    servers = getattr(settings, "ECHOMQ", None) or {conf.DEFAULT_ALIAS: {}}
+    private = {
+        alias: {**server, "LOCATION": f"{root}/{number}", "OPTIONS": {}}
+        for number, (alias, server) in enumerate(servers.items())
+    }
+    with override_settings(ECHOMQ=private):
+        yield private[conf.DEFAULT_ALIAS]["LOCATION"]

@@ -23,21 +23,29 @@ logger = logging.getLogger("echomq_django.worker")
 def run(job: HeldJob, prepare: Prepare, max_crashes: int) -> Outcome | Coroutine[Any, Any, Outcome]:
     """Run a job in this thread; a coroutine, to be awaited on a loop, when that is what the job's code is.
 
-    Everything that the code raises becomes an Outcome, but KeyboardInterrupt. A job whose claims exceed all its
-    attempts and `max_crashes` is buried unrun: a reaper that does not count crashes (EchoMQ's) would hand a job
-    that kills its worker around for ever.
+    Everything that the code raises becomes an Outcome, but KeyboardInterrupt.
+    """
+    work = begin(job, prepare, max_crashes)
+    if isinstance(work, NotRun):
+        return work
+    with databases.clean(job):
+        ended = attempt(work)
+    return _clean(job, ended) if inspect.iscoroutine(ended) else ended
+
+
+def begin(job: HeldJob, prepare: Prepare, max_crashes: int) -> Work | NotRun:
+    """Look whether a job is to be run.
+
+    One whose claims exceed all its attempts and `max_crashes` is buried unrun: a reaper that does not count crashes
+    (EchoMQ's) would hand a job that kills its worker around for ever.
     """
     if job.lapsed:
         return Release()
     work = prepare(job)
-    if isinstance(work, NotRun):
-        return work
-    if job.attempt > work.maximum + max_crashes:
+    if not isinstance(work, NotRun) and job.attempt > work.maximum + max_crashes:
         text = f"claimed {job.attempt} times without an end: it seems to kill its worker"
         return Fail(entry(job, time.time(), "crashed", text, ""), bury=True)
-    with databases.clean(job):
-        ended = attempt(work)
-    return _clean(job, ended) if inspect.iscoroutine(ended) else ended
+    return work
 
 
 def attempt(work: Work) -> Outcome | Coroutine[Any, Any, Outcome]:

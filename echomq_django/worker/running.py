@@ -7,7 +7,7 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
-from echomq_django.conf import AliasConfig, QueueConfig
+from echomq_django.conf import AliasConfig
 
 from . import runner
 from .held import HeldJob
@@ -52,10 +52,15 @@ class Running:
 
     def run(self, job: HeldJob) -> Outcome | Coroutine[Any, Any, Outcome]:
         """Run a job in this thread; see runner.run."""
-        config = self._config.queue(job.queue)
-        return runner.run(job, lambda job: self._prepare(job, config), config.max_crashes)
+        return runner.run(job, self._prepare, self._config.queue(job.queue).max_crashes)
 
-    def _prepare(self, job: HeldJob, config: QueueConfig) -> Work | NotRun:
+    def run_here(self, job: HeldJob) -> Outcome | Coroutine[Any, Any, Outcome]:
+        """Run a job in a thread whose database connections are the caller's business, a test's for example."""
+        work = runner.begin(job, self._prepare, self._config.queue(job.queue).max_crashes)
+        return work if isinstance(work, NotRun) else runner.attempt(work)
+
+    def _prepare(self, job: HeldJob) -> Work | NotRun:
+        config = self._config.queue(job.queue)
         if config.handler:
             return prepare_handler(job, config)
         if self._prepare_task is None:
