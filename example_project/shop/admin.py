@@ -12,6 +12,6 @@ class ReceiptAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
 @admin.register(Run)
 class RunAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    list_display = ("number", "job_id", "attempt", "worker_pid", "outcome", "started")
+    list_display = ("number", "result_id", "attempt", "worker_pid", "outcome", "started")
     list_filter = ("outcome",)
-    search_fields = ("number", "job_id")
+    search_fields = ("number", "result_id")

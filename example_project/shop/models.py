@@ -5,12 +5,12 @@ from shop.orders import CURRENCIES
 
 
 class Receipt(models.Model):
-    """What the customer gets: one per order number, whatever happens to the job."""
+    """What the customer gets: one per order number, whatever happens to the task."""
 
     number = models.CharField("order number", max_length=20, unique=True)
-    # Which job wrote it. The same job coming again is a second run of the same work; another job
-    # with the same number is a second order that must not have it.
-    job_id = models.CharField(max_length=14)
+    # Which enqueued task wrote it, by the id of its result. The same one coming again is a second run of
+    # the same work; another one with the same number is a second order that must not have it.
+    result_id = models.CharField(max_length=63)
     customer = models.CharField(max_length=200)
     email = models.EmailField()
     amount = models.DecimalField(max_digits=12, decimal_places=2)
@@ -34,7 +34,7 @@ class Receipt(models.Model):
 
 
 class Run(models.Model):
-    """One call of the handler. Two runs with one attempt number: the first went down with its worker."""
+    """One call of the task. Two runs with one attempt number: the first went down with its worker."""
 
     class Outcome(models.TextChoices):
         STARTED = "started"  # for good, when the process was killed
@@ -42,7 +42,7 @@ class Run(models.Model):
         FAILED = "failed"
 
     number = models.CharField("order number", max_length=20)
-    job_id = models.CharField(max_length=14, db_index=True)
+    result_id = models.CharField(max_length=63, db_index=True)
     attempt = models.PositiveIntegerField()
     worker_pid = models.PositiveIntegerField()
     outcome = models.CharField(max_length=10, choices=Outcome, default=Outcome.STARTED)

@@ -39,7 +39,7 @@ class Order:
 
 
 def read_orders(path: Path) -> list[dict[str, str]]:
-    """Read every row as it stands, good or bad: judging them is the handler's work."""
+    """Read every row as it stands, good or bad: judging them is the task's work."""
     with path.open(encoding="utf-8-sig", newline="") as file:
         return [_as_strings(row) for row in csv.DictReader(file, restkey="surplus", restval="")]
 

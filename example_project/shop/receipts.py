@@ -10,13 +10,13 @@ from shop.models import Receipt, Run
 from shop.orders import BadOrder, Order
 
 
-def write(order: Order, job_id: str) -> Receipt:
-    """Write the row, then the file. A second run of the same job finds its row and goes on from there."""
-    # The unique number decides between two jobs that carry it, also when both run right now.
-    receipt, _ = Receipt.objects.get_or_create(
+def write(order: Order, result_id: str) -> tuple[Receipt, bool]:
+    """Write the row, then the file; whether the row is new. A second run finds its row and goes on from there."""
+    # The unique number decides between two tasks that carry it, also when both run right now.
+    receipt, is_new = Receipt.objects.get_or_create(
         number=order.number,
         defaults={
-            "job_id": job_id,
+            "result_id": result_id,
             "customer": order.customer,
             "email": order.email,
             "amount": order.amount,
@@ -24,13 +24,14 @@ def write(order: Order, job_id: str) -> Receipt:
             "path": f"{order.number}.html",
         },
     )
-    if receipt.job_id != job_id:
+    if receipt.result_id != result_id:
         raise BadOrder(
-            f"order {order.number}: already has a receipt, written by job {receipt.job_id}; "
+            f"order {order.number}: already has a receipt, written by {receipt.result_id}; "
             "if this is another order, give it a number of its own"
         )
-    _write_file(file_of(receipt), render_to_string("shop/receipt.html", {"order": order, "receipt": receipt}), job_id)
-    return receipt
+    text = render_to_string("shop/receipt.html", {"order": order, "receipt": receipt})
+    _write_file(file_of(receipt), text, result_id)
+    return receipt, is_new
 
 
 def file_of(receipt: Receipt) -> Path:
@@ -45,10 +46,10 @@ def clear() -> None:
     shutil.rmtree(settings.RECEIPTS_DIR, ignore_errors=True)
 
 
-def _write_file(path: Path, text: str, job_id: str) -> None:
+def _write_file(path: Path, text: str, result_id: str) -> None:
     # Moved into place when it is whole: a worker that dies here leaves no half receipt. The
-    # part is named after the job, so that the next run overwrites it.
+    # part is named after the task's result, so that the next run overwrites it.
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{job_id}.part")
+    part = path.with_name(f"{result_id}.part")
     part.write_text(text, encoding="utf-8")
     part.replace(path)

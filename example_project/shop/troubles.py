@@ -4,6 +4,8 @@ import os
 import signal
 import time
 
+from echomq_django.tasks import EchoMQContext
+
 CRASH = "crash"
 FLAKY = "flaky gateway"
 SLOW = "slow:"
@@ -15,11 +17,13 @@ class GatewayDown(Exception):
     """The payment gateway did not answer. It will, next time."""
 
 
-def before_the_receipt(note: str, attempt: int) -> None:
+def before_the_receipt(note: str, context: EchoMQContext) -> None:
     """Be slow, or fail, when the note says so."""
     if note.startswith(SLOW):
-        time.sleep(SLOW_SECONDS)
-    if note == FLAKY and attempt == 1:
+        for second in range(SLOW_SECONDS):
+            context.progress(second, SLOW_SECONDS, note.removeprefix(SLOW).strip())
+            time.sleep(1)
+    if note == FLAKY and context.attempt == 1:
         raise GatewayDown("the payment gateway did not answer within 3 seconds")
 
 

@@ -4,6 +4,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+import django
+
 BASE_DIR = Path(__file__).resolve().parent.parent
 
 DEBUG = True
@@ -19,6 +21,7 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "echomq_django",
     "shop",
+    *(["django_tasks"] if django.VERSION < (6,) else []),  # from 6.0 on Django has tasks itself
 ]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
@@ -67,15 +70,15 @@ TIME_ZONE = "UTC"
 USE_TZ = True
 STATIC_URL = "static/"
 
+TASKS = {"default": {"BACKEND": "echomq_django.backend.EchoMQBackend", "QUEUES": ["orders"]}}
+
 # Seconds. Everything is short, so that a retry and a crash can be watched; the defaults are longer.
 ECHOMQ: dict[str, Any] = {
     "default": {
         "LOCATION": os.environ.get("ECHOMQ_URL", "embedded://"),
         "QUEUES": {
             "orders": {
-                "HANDLER": "shop.handlers.on_order",
                 "LEASE": 5,
-                "MAX_ATTEMPTS": 3,
                 "MAX_CRASHES": 3,
                 "BACKOFF_BASE": 0.5,
                 "BACKOFF_CAP": 2,

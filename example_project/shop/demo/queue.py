@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator
 from django.conf import settings
 from django.core.management.base import CommandError
 
-from echomq_django import jobs
+from echomq_django import envelope, jobs
 from echomq_django.job import Job, Location
 from echomq_django.looks import Counts
+from shop.tasks import process_order
 
-QUEUE = "orders"
-NAME = "order"  # what the demo calls its jobs
+QUEUE = process_order.queue_name
+NAME = process_order.module_path
 PAGE = 50
 # A lease that a killed run left behind runs out after one; after a restart of the server nothing is
 # reaped for one more, so that workers which are alive can say so.
@@ -58,7 +59,9 @@ def _wait_until_nothing_is_active() -> None:
 
 def fill(orders: Iterable[dict[str, str]]) -> None:
     """Enqueue one job per order, 500 in a round trip."""
-    jobs.enqueue_many(QUEUE, orders, name=NAME)
+    # Django has no call for many tasks at once, process_order.enqueue(order) would be a round trip for each.
+    payloads = [envelope.encode(NAME, [order], {}) for order in orders]
+    jobs.enqueue_many(QUEUE, payloads, name=NAME, max_attempts=process_order.max_attempts)
 
 
 def unsettled(counts: Counts) -> int:

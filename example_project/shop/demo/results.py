@@ -1,6 +1,5 @@
 """Collect what happened, from the database, the receipts folder and the queue."""
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,7 +7,8 @@ from pathlib import Path
 
 from django.conf import settings
 
-from echomq_django import jobs
+from echomq_django import envelope, jobs
+from echomq_django.job import Job
 from shop.demo import queue
 from shop.models import Receipt, Run
 
@@ -40,7 +40,7 @@ def collect(worker_exit: int | None) -> Results:
     return Results(
         receipts=frozenset(rows & files),
         half_receipts=frozenset(rows ^ files),
-        dead=tuple(sorted(DeadJob(json.loads(job.payload)["number"], job.last_error) for job in queue.dead())),
+        dead=tuple(sorted(DeadJob(_number(job), job.last_error) for job in queue.dead())),
         retried=retried,
         recovered=recovered,
         unsettled=queue.unsettled(jobs.counts(queue.QUEUE)),
@@ -55,11 +55,16 @@ def listed(numbers: Iterable[str]) -> str:
     return ", ".join(in_order[:MANY]) + (f" and {more} more" if more > 0 else "")
 
 
+def _number(job: Job) -> str:
+    [row] = envelope.decode(job.payload).args
+    return str(row["number"])
+
+
 def _ran_again() -> tuple[frozenset[str], frozenset[str]]:
     """Return the orders retried, and those recovered."""
     runs = defaultdict(list)
     for run in Run.objects.order_by("pk"):
-        runs[run.job_id].append(run)
+        runs[run.result_id].append(run)
     done = [of_job for of_job in runs.values() if of_job[-1].outcome == Run.Outcome.DONE]
     return (
         frozenset(of_job[0].number for of_job in done if any(run.outcome == Run.Outcome.FAILED for run in of_job)),
