@@ -1,0 +1,113 @@
+"""Connections of a worker: few of them are enough, and each belongs to one process and one thread."""
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from django.db import connections
+from django.db.backends.sqlite3.base import DatabaseWrapper
+
+from echomq_django import jobs
+from tests.handlers import ON_JOB, Bench, Worker, ledger, until
+from tests.processes import Fleet, make_fleet  # noqa: F401
+
+
+@pytest.fixture
+def bench(settings: Any, url: str, client: redis.Redis, _settings: None) -> Iterator[Bench]:
+    with Bench(settings, url) as bench:
+        yield bench
+
+
+# --- to the server ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_a_pool_smaller_than_the_number_of_threads_and_queues_loses_no_lease_and_no_job(
+    bench: Bench, settings: Any, url: str, caplog: pytest.LogCaptureFixture, most: int
+) -> None:
+    queues = [f"queue{number}" for number in range(5)]
+    settings.ECHOMQ = {
+        "default": {
+            "LOCATION": url,
+            "OPTIONS": {"max_connections": most},
+            "QUEUES": {name: {"HANDLER": ON_JOB, "LEASE": 2} for name in queues},
+        }
+    }
+    # The handlers use the queue themselves, on the connections that the process has for its own calls.
+    ledger.do = lambda job: jobs.counts(job.queue)
+    for name in queues:
+        jobs.enqueue_many(name, [{}] * 100)
+    worker = bench.worker(queues=tuple(queues), concurrency=20, reap=True)
+    until(lambda: len(ledger.ended) == 500)
+    worker.stop()
+    assert worker.join() == 0
+    assert {job.token for job in ledger.runs} == {1}
+    assert worker.link.tally == "500 completed"
+    assert [record for record in caplog.records if record.levelname != "INFO"] == []
+
+
+# --- to databases -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def openers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, django_db_blocker: Any) -> Iterator[list[str]]:
+    """Add a database "work", in a file, and list the threads that open a connection to any database."""
+    opened: list[str] = []
+    connect = DatabaseWrapper.get_new_connection
+
+    def opening(self: DatabaseWrapper, params: dict[str, Any]) -> Any:
+        opened.append(threading.current_thread().name)
+        return connect(self, params)
+
+    monkeypatch.setattr(DatabaseWrapper, "get_new_connection", opening)
+    whole = connections.configure_settings({"default": {}, "work": {"ENGINE": "django.db.backends.sqlite3"}})["work"]
+    connections.settings["work"] = {**whole, "NAME": str(tmp_path / "work.sqlite3"), "CONN_MAX_AGE": None}
+    with django_db_blocker.unblock():
+        yield opened
+    del connections.settings["work"]
+
+
+def test_only_the_threads_that_run_jobs_hold_database_connections(bench: Bench, openers: list[str]) -> None:
+    bench.queues(default={"LEASE": 0.6, "DEAD_TTL": 1})
+
+    def query(job: Any) -> None:
+        with connections["work"].cursor() as cursor:
+            cursor.execute("SELECT 1")
+
+    ledger.do = query
+    jobs.enqueue_many("default", [{}] * 200)
+    lost = jobs.claim("default", 1, 0.1)
+    jobs.reap("default")
+    worker: Worker = bench.worker(concurrency=20, reap=True)
+    until(lambda: len(ledger.ended) == 200)
+    assert lost[0].id in ledger.ids  # the reaper has been at work, and heartbeats were due meanwhile
+    worker.stop()
+    worker.join()
+    assert 1 <= len(openers) <= 20
+    assert len(set(openers)) == len(openers)
+    assert {name.rpartition("-")[0] for name in openers} == {"echomq-job"}
+
+
+# --- of several processes -----------------------------------------------------------------------------------------
+
+
+def sockets(pid: int) -> set[str]:
+    found = (os.readlink(each) for each in Path(f"/proc/{pid}/fd").iterdir())
+    return {each for each in found if each.startswith("socket:")}
+
+
+@pytest.mark.slow
+def test_the_processes_of_a_supervisor_share_no_socket(fleet: Callable[..., Fleet]) -> None:
+    here = fleet()
+    supervisor = here.worker("--processes", 2)
+    here.ready(number=2)
+    first, second = supervisor.children()
+    assert sockets(first)
+    assert sockets(second)
+    held = [sockets(pid) for pid in (supervisor.pid, first, second)]
+    assert len(set.union(*held)) == sum(map(len, held))
+    assert supervisor.terminate() == 0

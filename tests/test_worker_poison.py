@@ -1,0 +1,62 @@
+"""Jobs that bring what nobody expects: whatever it is, it is stored once, and the worker goes on."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from echomq_django import jobs
+from echomq_django.worker.held import HeldJob
+from tests.handlers import Bench, ledger
+
+
+@pytest.fixture(autouse=True)
+def bench(settings: Any, url: str, client: redis.Redis, _settings: None) -> Iterator[Bench]:
+    with Bench(settings, url) as bench:
+        bench.queues(default={"MAX_ATTEMPTS": 2, "BACKOFF_BASE": 0})
+        yield bench
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no")
+
+
+def raising(error: BaseException) -> Callable[[HeldJob], Any]:
+    def fail(job: HeldJob) -> None:
+        raise error
+
+    return fail
+
+
+def recurse(job: HeldJob) -> None:
+    recurse(job)
+
+
+@pytest.mark.parametrize("name", ["os.abort", "builtins.exit", "tests.handlers.not_a_handler", "\x00", "é" * 500])
+def test_the_name_of_a_job_is_a_text_and_names_no_code(bench: Bench, name: str) -> None:
+    jobs.enqueue("default", {}, name=name)
+    assert bench.burst().link.tally == "1 completed"
+    assert [job.name for job in ledger.runs] == [name]
+
+
+def test_a_handler_may_return_anything_and_is_not_run_again_for_it(bench: Bench) -> None:
+    values = [object(), {1, 2}, (each for each in "abc"), "x" * 50_000_000, float("nan"), "\ud800", Mute()]
+    ledger.do = lambda job: values[job.data]
+    jobs.enqueue_many("default", list(range(len(values))))
+    assert bench.burst().link.tally == f"{len(values)} completed"
+    assert len(ledger.runs) == len(values)
+
+
+@pytest.mark.parametrize("fail", [raising(Mute()), recurse], ids=["Mute", "RecursionError"])
+def test_an_error_that_can_hardly_be_told_is_stored_and_its_job_retried_by_the_rules(
+    bench: Bench, fail: Callable[[HeldJob], Any]
+) -> None:
+    ledger.do = fail
+    poison = jobs.enqueue("default", {}).id
+    assert bench.burst().link.tally == "1 retried, 1 dead"
+    assert [record.attempt for record in jobs.get("default", poison).errors] == [1, 2]
+    ledger.do = lambda job: None
+    jobs.enqueue("default", {})
+    assert bench.burst().link.tally == "1 completed"
