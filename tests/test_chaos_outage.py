@@ -5,6 +5,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -49,6 +50,10 @@ def outage(here: Fleet, kind: str, seconds: float) -> Iterator[None]:
 
 def ledger_has(here: Fleet, job: str) -> Callable[[], bool]:
     return lambda: bool(here.ledger("start", job))
+
+
+def resident_mb(pid: int) -> float:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 @pytest.mark.slow
@@ -114,21 +119,25 @@ def test_no_living_job_is_stolen_when_the_server_was_away_for_two_leases(
 
 
 @pytest.mark.slow
-def test_jobs_run_once_while_every_connection_is_cut_again_and_again_and_no_connection_is_left_over(
+def test_jobs_run_once_while_every_connection_is_cut_again_and_again_and_neither_connection_nor_memory_is_left_over(
     fleet: Callable[..., Fleet],
 ) -> None:
     here = fleet(LEASE=300)
     worker = here.worker()
     here.ready(worker)
     ids = here.enqueue_many(1500, ["sleep", 0.02])
+    memory = []
     for _ in range(500):
         here.client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
         time.sleep(0.01)
+        memory.append(resident_mb(worker.pid))
     here.until(lambda: len(here.ledger("end")) == len(ids), "all jobs have run")
     here.done(len(ids))
     assert set(here.runs().values()) == {1}
     # Two of ours; those of the link, the waiter, the heartbeat and the reaper.
     here.until(lambda: len(here.client.client_list(_type="normal")) <= 6, "no connection is left over")
+    assert len(os.listdir(f"/proc/{worker.pid}/fd")) < 20
+    assert max(memory[-50:]) < max(memory[50:100]) + 2
     assert worker.terminate() == 0
     assert len(worker.log.splitlines()) < 2000
     here.conserved(len(ids))
