@@ -118,17 +118,21 @@ class EchoMQBackend(BaseTaskBackend):
     ) -> tuple[bytes, dict[str, Any]]:
         """Check everything that can be checked here, and write the payload and the options of its job."""
         self.validate_task(task)
-        if conf.alias(self.using).queue(task.queue_name).handler:
+        config = conf.alias(self.using).queue(task.queue_name)
+        if config.handler:
             raise InvalidTask(
                 f"Queue '{task.queue_name}' has a HANDLER in ECHOMQ, which gets its jobs as they are: enqueue tasks to "
                 "a queue without one."
             )
+        # A plain Task may be sent here with using(backend=…), and has none of these.
         attempts, timeout = getattr(task, "max_attempts", None), getattr(task, "timeout", None)
         delay = getattr(task, "delay", None)
         try:
             own = resolve(task.module_path)
         except Exception:
             own = None
+        if attempts is None and getattr(own, "max_attempts", None) is not None:
+            attempts = config.max_attempts  # it was reset, and the worker would take that of the declaration
         try:
             body = envelope.encode(
                 task.module_path,
@@ -136,7 +140,7 @@ class EchoMQBackend(BaseTaskBackend):
                 kwargs,
                 backend=None if own and own.backend == self.alias else self.alias,
                 run_after=task.run_after,
-                timeout=None if own and getattr(own, "timeout", None) == timeout else timeout,
+                timeout=None if getattr(own, "timeout", None) == timeout else timeout or 0,
             )
         except PayloadError as error:
             # The first words are those of Django's own backends.

@@ -4,7 +4,7 @@
 
 `task` is the dotted path of the Task object. `args` and `kwargs` may be missing. Python's producer adds what
 differs from the task as it is declared: `backend` (its alias in TASKS), `run_after` (ISO 8601) and `timeout`
-(seconds). Unknown names are ignored, so that a newer producer may say more.
+(seconds; 0 for none). Unknown names are ignored, so that a newer producer may say more.
 """
 
 from collections.abc import Mapping, Sequence

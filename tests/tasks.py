@@ -1,12 +1,18 @@
 """The tasks of the tests."""
 
 import asyncio
+import inspect
+import threading
 import time
 from datetime import timedelta
 from typing import Any
 
+from asgiref.sync import sync_to_async
+from django.db import connection
+
 from echomq_django.exceptions import Discard, Retry
 from echomq_django.tasks import EchoMQContext, task
+from echomq_django.worker.held import HeldJob
 
 
 @task
@@ -66,3 +72,79 @@ def about(context: EchoMQContext) -> Any:
 
 
 not_a_task = print
+
+
+script: list[Any] = []
+"""What the scripted tasks do, one after the other."""
+
+backoffs: list[Any] = []
+asked: list[tuple[BaseException, dict[str, Any]]] = []
+
+
+@task(takes_context=True)
+def scripted(context: EchoMQContext) -> Any:
+    return script.pop(0)(context)
+
+
+@task(takes_context=True)
+async def ascripted(context: EchoMQContext) -> Any:
+    value = script.pop(0)(context)
+    return await value if inspect.isawaitable(value) else value
+
+
+@task(takes_context=True, timeout=0.05)
+def brief(context: EchoMQContext) -> Any:
+    return script.pop(0)(context)
+
+
+@task
+def scripted_to_fail() -> None:
+    raise ValueError("no")
+
+
+def ask(error: BaseException, result: Any) -> Any:
+    classes = [each.exception_class_path for each in result.errors]
+    asked.append((error, {"status": result.status, "attempts": result.attempts, "errors": classes}))
+    [value] = backoffs
+    if isinstance(value, Exception):
+        raise value
+    return value
+
+
+@task(takes_context=True, backoff=ask)
+def backing_off(context: EchoMQContext) -> Any:
+    return script.pop(0)(context)
+
+
+@task(max_attempts=3)
+async def afail(text: str = "no") -> None:
+    raise ValueError(text)
+
+
+@task(takes_context=True)
+async def aabout(context: EchoMQContext) -> Any:
+    await context.aprogress(1, 2, "half")
+    await context.alog("a line")
+    await context.acheckpoint({"row": 7})
+    return [context.attempt, context.token, context.lost, context.last_checkpoint]
+
+
+async def on_mail(job: HeldJob) -> list[str]:
+    await asyncio.sleep(0)
+    return [job.data["to"], threading.current_thread().name]
+
+
+@task
+def query() -> int:
+    return ask_database()
+
+
+@task
+async def aquery() -> int:
+    return await sync_to_async(ask_database)()
+
+
+def ask_database() -> int:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1")
+        return int(cursor.fetchone()[0])

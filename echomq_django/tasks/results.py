@@ -122,7 +122,7 @@ def as_enqueued(task: Task[Any, Any], job: Job, told: Envelope, backend: str) ->
     }  # fmt: skip
     if isinstance(task, EchoMQTask):
         wanted["max_attempts"] = task.max_attempts if job.max_attempts is None else job.max_attempts
-        wanted["timeout"] = task.timeout if told.timeout is None else told.timeout
+        wanted["timeout"] = task.timeout if told.timeout is None else told.timeout or None
     changes = {name: value for name, value in wanted.items() if getattr(task, name) != value}
     return replace(task, **changes) if changes else task
 

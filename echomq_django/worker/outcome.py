@@ -21,7 +21,7 @@ class Fail:
     delay: float | None = None
     """Seconds until the next attempt; None for the queue's backoff."""
     maximum: int | None = None
-    """How many attempts the code of the job allows; None for the job's or the queue's own number."""
+    """How many attempts the job's code allows, where its row does not say; None for the queue's number."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,11 +96,12 @@ class Settling:
         if isinstance(outcome, Defer):
             return transitions.defer(queue_keys, job.claim, delay_ms=round(outcome.delay * 1000))
         config = self._config.queue(job.queue)
+        wait_ms = config.backoff_ms(job.attempt) if outcome.delay is None else round(outcome.delay * 1000)
         return transitions.retry(
             queue_keys,
             job.claim,
-            delay_ms=config.backoff_ms(job.attempt),
-            maximum=0 if outcome.bury else job.claim.max_attempts or config.max_attempts,
+            delay_ms=wait_ms,
+            maximum=0 if outcome.bury else job.claim.max_attempts or outcome.maximum or config.max_attempts,
             reason=outcome.error.message,
             entry=outcome.error.dump(),
         )
