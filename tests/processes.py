@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import pytest
 import redis
 
-from echomq_django import connection, jobs, keys, looks
+from echomq_django import conf, connection, jobs, keys, looks
 from echomq_django.embedded import PrivateServer
 from tests.server import dump
 
@@ -225,21 +225,28 @@ class Fleet:
         return {key: value for key, value in dump(self.client).items() if key.startswith(root) and key != names.wake}
 
     def conserved(self, stored: int, queue: str = QUEUE) -> None:
-        """Check that no job was lost: each is in one place, or completed, and nothing else is under the prefix."""
+        """Check that no job was lost: each is in one place, or completed, and nothing else is under the prefix.
+
+        What is kept of completed jobs goes away by itself.
+        """
         names = keys.of(queue)
         world = self.world(queue)
         counters = {name: world.pop(name, ("", {}, False))[1] for name in (names.completed, names.failed)}
+        completed = int(counters[names.completed].get("count", 0))
+        listed = world.pop(names.recent, ("", [], False))[1]
+        assert len(listed) == min(completed, conf.alias().queue(queue).keep_completed)
+        results = {key for key, (_, _, expires) in world.items() if key.startswith(names.result_root) and expires}
         states = {names.pending: "pending", names.schedule: "scheduled", names.dead: "dead"}
         placed = [(job, state) for place, state in states.items() for job, _ in world.pop(place, ("", [], False))[1]]
         rows = {
             key.removeprefix(names.job_root): value[1]["state"]
             for key, value in world.items()
-            if key.startswith(names.job_root) and not key.endswith(":errors")
+            if key.startswith(names.job_root) and not key.endswith((":errors", ":logs"))
         }
         assert sorted(placed) == sorted(rows.items())
-        rest = set(world) - {names.row(job) for job in rows} - {names.errors(job) for job in rows}
-        assert rest - {names.meta} == set()
-        assert int(counters[names.completed].get("count", 0)) + len(placed) == stored
+        parts = {name(job) for job in rows for name in (names.row, names.errors, names.logs)}
+        assert set(world) - parts - results - {names.meta} == set()
+        assert completed + len(placed) == stored
 
 
 @pytest.fixture(name="fleet")

@@ -146,7 +146,7 @@ def test_a_worker_is_told_all_that_the_row_says(client: redis.Redis) -> None:
     [got] = claim(client).claims
     assert got == Claim(
         queue=QUEUE, id=A, token=8, owner=OWNER, payload=b"p", spared=3, stalled=1, max_attempts=9, name="a.b",
-        group=G, deferred_ms=got.deferred_ms,
+        group=G, deferred_ms=got.deferred_ms, priority=2,
     )  # fmt: skip
     assert got.deferred_ms == About(60_000)
     assert got.attempt == 5
