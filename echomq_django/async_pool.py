@@ -17,7 +17,7 @@ from .conf import AliasConfig
 from .fence import checking
 from .steps import adrive
 
-MOST_CONNECTIONS = 50
+MOST_CONNECTIONS = 10
 """How many connections a loop opens to a server at most; more calls than that at once wait for their turn."""
 
 WAIT_FOR_TURN = 20.0
