@@ -12,9 +12,12 @@ import signal
 import sys
 import time
 
+import django
+
 SECRET_KEY = "only for tests"
 USE_TZ = True
-INSTALLED_APPS = ["echomq_django"]
+INSTALLED_APPS = ["echomq_django", *(["django_tasks"] if django.VERSION < (6,) else [])]
+TASKS = {"default": {"BACKEND": "echomq_django.backend.EchoMQBackend", "QUEUES": []}}
 ECHOMQ = json.loads(os.environ["CHAOS_ECHOMQ"])
 
 if shift := float(os.environ.get("CHAOS_CLOCK", "0")):
