@@ -24,6 +24,7 @@ SETTINGS = f"""
         INSTALLED_APPS += ["django_tasks"]
     TASKS = {{"default": {{"BACKEND": "echomq_django.backend.EchoMQBackend"}}}}
     ECHOMQ = {{"default": {{"LOCATION": "redis://production.invalid/0"}}}}
+    MAILERS = {{"default": {{"BACKEND": "django.core.mail.backends.smtp.EmailBackend"}}}}
 """
 
 
