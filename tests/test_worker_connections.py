@@ -11,9 +11,9 @@ import redis
 from django.db import connections
 from django.db.backends.sqlite3.base import DatabaseWrapper
 
-from echomq_django import jobs
+from echomq_django import jobs, sending
 from tests.handlers import ON_JOB, Bench, Worker, ledger, until
-from tests.processes import Fleet, make_fleet  # noqa: F401
+from tests.processes import Fleet, make_fleet, reaps_at_once  # noqa: F401
 
 
 @pytest.fixture
@@ -25,10 +25,17 @@ def bench(settings: Any, url: str, client: redis.Redis, _settings: None) -> Iter
 # --- to the server ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [1, 2])
 def test_a_pool_smaller_than_the_number_of_threads_and_queues_loses_no_lease_and_no_job(
-    bench: Bench, settings: Any, url: str, caplog: pytest.LogCaptureFixture, most: int
+    bench: Bench,
+    settings: Any,
+    url: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    most: int,
 ) -> None:
+    monkeypatch.setattr(sending, "RESEND_FOR", 0.05)  # they wait for a connection, and do not merely try again
     queues = [f"queue{number}" for number in range(5)]
     settings.ECHOMQ = {
         "default": {
@@ -71,20 +78,24 @@ def openers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, django_db_blocker: 
     del connections.settings["work"]
 
 
-def test_only_the_threads_that_run_jobs_hold_database_connections(bench: Bench, openers: list[str]) -> None:
+def test_only_the_threads_that_run_jobs_hold_database_connections(
+    bench: Bench, client: redis.Redis, openers: list[str]
+) -> None:
     bench.queues(default={"LEASE": 0.6, "DEAD_TTL": 1})
 
     def query(job: Any) -> None:
         with connections["work"].cursor() as cursor:
             cursor.execute("SELECT 1")
+        if job.id == lost[0].id:
+            first = job.valid_until
+            until(lambda: job.valid_until > first, "for a heartbeat")
 
     ledger.do = query
     jobs.enqueue_many("default", [{}] * 200)
-    lost = jobs.claim("default", 1, 0.1)
-    jobs.reap("default")
+    lost = jobs.claim("default", 1, 0.1)  # so that the reaper has something to do
+    reaps_at_once(client, "default")
     worker: Worker = bench.worker(concurrency=20, reap=True)
     until(lambda: len(ledger.ended) == 200)
-    assert lost[0].id in ledger.ids  # the reaper has been at work, and heartbeats were due meanwhile
     worker.stop()
     worker.join()
     assert 1 <= len(openers) <= 20
@@ -95,6 +106,14 @@ def test_only_the_threads_that_run_jobs_hold_database_connections(bench: Bench, 
 # --- of several processes -----------------------------------------------------------------------------------------
 
 
+SUPERVISOR = """
+from django.core.management import call_command
+from echomq_django import jobs, sending
+jobs.counts("q")
+call_command("echomq_worker", "--processes", "2")
+"""
+
+
 def sockets(pid: int) -> set[str]:
     found = (os.readlink(each) for each in Path(f"/proc/{pid}/fd").iterdir())
     return {each for each in found if each.startswith("socket:")}
@@ -103,11 +122,11 @@ def sockets(pid: int) -> set[str]:
 @pytest.mark.slow
 def test_the_processes_of_a_supervisor_share_no_socket(fleet: Callable[..., Fleet]) -> None:
     here = fleet()
-    supervisor = here.worker("--processes", 2)
+    # A project that uses the queue while it starts, so that its supervisor has a connection too.
+    supervisor = here.program("shell", "-c", SUPERVISOR)
     here.ready(number=2)
-    first, second = supervisor.children()
-    assert sockets(first)
-    assert sockets(second)
-    held = [sockets(pid) for pid in (supervisor.pid, first, second)]
+    held = [sockets(pid) for pid in (supervisor.pid, *supervisor.children())]
+    assert len(held) == 3
+    assert all(held)
     assert len(set.union(*held)) == sum(map(len, held))
     assert supervisor.terminate() == 0

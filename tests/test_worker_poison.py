@@ -41,22 +41,33 @@ def test_the_name_of_a_job_is_a_text_and_names_no_code(bench: Bench, name: str) 
     assert [job.name for job in ledger.runs] == [name]
 
 
-def test_a_handler_may_return_anything_and_is_not_run_again_for_it(bench: Bench) -> None:
-    values = [object(), {1, 2}, (each for each in "abc"), "x" * 50_000_000, float("nan"), "\ud800", Mute()]
-    ledger.do = lambda job: values[job.data]
-    jobs.enqueue_many("default", list(range(len(values))))
-    assert bench.burst().link.tally == f"{len(values)} completed"
-    assert len(ledger.runs) == len(values)
+VALUES: list[Any] = [object(), {1, 2}, (each for each in "abc"), "x" * 5_000_000, float("nan"), "\ud800", Mute()]
+given: list[int] = []
 
 
-@pytest.mark.parametrize("fail", [raising(Mute()), recurse], ids=["Mute", "RecursionError"])
+def give(job: HeldJob) -> Any:
+    given.append(job.data)
+    return VALUES[job.data]
+
+
+@pytest.mark.parametrize("ttl", [{}, {"RESULT_TTL": 60}], ids=["dropped", "kept"])
+def test_a_handler_may_return_anything_and_is_not_run_again_for_it(bench: Bench, ttl: dict[str, int]) -> None:
+    given.clear()
+    bench.queues(default={"HANDLER": f"{__name__}.give", **ttl})
+    jobs.enqueue_many("default", list(range(len(VALUES))))
+    assert bench.burst().link.tally == f"{len(VALUES)} completed"
+    assert sorted(given) == list(range(len(VALUES)))
+
+
+@pytest.mark.parametrize(("fail", "error"), [(raising(Mute()), "Mute"), (recurse, "RecursionError")])
 def test_an_error_that_can_hardly_be_told_is_stored_and_its_job_retried_by_the_rules(
-    bench: Bench, fail: Callable[[HeldJob], Any]
+    bench: Bench, fail: Callable[[HeldJob], Any], error: str
 ) -> None:
     ledger.do = fail
     poison = jobs.enqueue("default", {}).id
     assert bench.burst().link.tally == "1 retried, 1 dead"
-    assert [record.attempt for record in jobs.get("default", poison).errors] == [1, 2]
+    records = jobs.get("default", poison).errors
+    assert [(record.error.rpartition(".")[2], record.attempt) for record in records] == [(error, 1), (error, 2)]
     ledger.do = lambda job: None
     jobs.enqueue("default", {})
     assert bench.burst().link.tally == "1 completed"
