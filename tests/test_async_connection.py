@@ -15,7 +15,7 @@ import pytest
 import redis
 from asgiref.sync import async_to_sync
 
-from echomq_django import async_connection, async_pool, jobs, keys, looks, scripts, transitions
+from echomq_django import async_connection, async_pool, ids, jobs, keys, looks, scripts, transitions
 from echomq_django.exceptions import EchoMQError, ServerUnavailable, WireVersionMismatch
 from echomq_django.jobs import Enqueued
 from echomq_django.service import admitting
@@ -115,6 +115,30 @@ def test_a_call_cancelled_while_its_reply_is_under_way_closes_its_connection(cli
         assert time.monotonic() - before < 0.1
         await one(1)
         assert connections(client, 1) == 1
+
+    run(main())
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError, MemoryError])
+def test_a_connection_on_which_anything_was_raised_is_not_used_again(
+    client: redis.Redis, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
+    read, hits = async_connection.reply, []
+
+    async def interrupted(line: Any) -> Any:
+        if not hits:
+            hits.append(line)
+            raise error
+        return await read(line)
+
+    async def main() -> None:
+        await one(0)
+        monkeypatch.setattr(async_connection, "reply", interrupted)
+        with pytest.raises(error):
+            await jobs.aget("mail", ids.mint())  # its reply is still under way
+        await one(1)
+        await one(2)
+        assert not hits[0].is_connected
 
     run(main())
 
