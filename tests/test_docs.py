@@ -13,8 +13,11 @@ import pytest
 from django.core.management import load_command_class
 from django.core.management.base import BaseCommand
 
-from echomq_django import conf, exceptions, failure, jobs, keys, scripts, sending, transitions
+from echomq_django import backend, conf, envelope, exceptions, failure, jobs, keys, scripts, sending, tasks, transitions
 from echomq_django.job import Job, Location
+from echomq_django.tasks import context, results
+from echomq_django.worker import tasking
+from tests.tasks import echo
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -209,6 +212,46 @@ def test_every_field_of_a_row_is_documented():
     assert ours <= documented
     lua = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "echomq_django/scripts").glob("*.lua"))
     assert all(f'"{name}"' in lua for name in documented)
+
+
+# --- tasks ------------------------------------------------------------------------------------------------------
+
+
+def test_every_argument_of_the_decorator_is_documented_with_its_default_and_no_other():
+    documented = {cells[0].strip("`"): cells[1] for cells in rows(section(read("tasks"), "The decorator"))}
+    of_the_code = set(inspect.signature(tasks.EchoMQTask).parameters) - {"func", "run_after", "delay"}
+    assert documented.keys() == of_the_code
+    for name, default in documented.items():
+        value = getattr(echo, name)
+        assert default == (f'`"{value}"`' if isinstance(value, str) else f"`{value}`"), name
+
+
+def test_every_option_of_the_backend_is_documented_and_no_other():
+    assert first_cells(section(read("tasks"), "The TASKS setting")) == set(backend.OPTIONS)
+
+
+def test_every_key_of_a_task_s_payload_is_documented_and_no_other():
+    written = {"v", *(field.name for field in dataclasses.fields(envelope.Envelope))}
+    assert first_cells(section(read("tasks"), "The payload")) == written
+
+
+def test_every_status_of_a_result_is_documented_and_no_other():
+    text = section(read("tasks"), "Results").partition("\n\nOtherwise")[0]
+    assert first_cells(text) == set(results.TaskResultStatus.names)
+
+
+def test_every_method_of_the_context_is_documented():
+    public = {name for name in vars(tasks.EchoMQContext) if not name.startswith("_")} - {"lease"}
+    listed = re.search(r"autoclass:: EchoMQContext\(\)\n   :members: ([\w, ]+)\n", read("tasks"))[1]
+    assert set(listed.split(", ")) == public
+
+
+def test_the_bounds_of_tasks_in_the_reference_are_those_of_the_code():
+    text = read("tasks")
+    assert f"at most {results.QUEUE_NAME_LIMIT} characters" in text
+    assert f"at most {tasking.RESULT_LIMIT:,} bytes" in text
+    assert f"the last {transitions.LOGS_KEPT}, of {context.LINE_LIMIT:,} characters each" in text
+    assert f"the latest {transitions.ERRORS_KEPT} |" in text
 
 
 # --- the service and its exceptions -----------------------------------------------------------------------------
