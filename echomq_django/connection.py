@@ -31,10 +31,12 @@ class Client:
     """Carry calls to one server, over a pool of connections; safe to share between threads.
 
     A connection is fenced when it is made: the server's version, and the wire version that its users agreed on.
+    `bounded=False` is for those who hold a connection each while they wait: `max_connections` says nothing of them.
     """
 
-    def __init__(self, config: AliasConfig, *, socket_timeout: float | None = None) -> None:
+    def __init__(self, config: AliasConfig, *, socket_timeout: float | None = None, bounded: bool = True) -> None:
         self.config = config
+        self._bounded = bounded
         self._socket_timeout = socket_timeout
         self._pool: redis.ConnectionPool | None = None
         self._lock = threading.Lock()
@@ -45,6 +47,8 @@ class Client:
                 options = parameters(self.config)
                 if self._socket_timeout is not None:
                     options["socket_timeout"] = self._socket_timeout
+                if not self._bounded and options.pop("max_connections", None) is not None:
+                    options.pop("timeout", None)  # the pool's own: how long a thread waits for a connection
                 # A pool with a bound of its own makes threads wait; the default one would fail them.
                 bounded = "max_connections" in options
                 kind = redis.BlockingConnectionPool if bounded else redis.ConnectionPool

@@ -10,6 +10,9 @@ from typing import Any
 
 from .exceptions import PayloadError
 
+KEPT_LIMIT = 1_000_000
+"""Bytes of JSON that a result or a checkpoint may have."""
+
 _PLAIN = (str, int, bool, type(None))
 
 
@@ -42,6 +45,17 @@ def to_json(value: Any) -> bytes:
 
 def _half(error: UnicodeEncodeError) -> PayloadError:
     return PayloadError(f"the text holds {error.object[error.start]!r}, which is half a character")
+
+
+def to_keep(value: Any) -> bytes:
+    """Write a value that the server keeps beside a job, a result or a checkpoint; PayloadError when it cannot be.
+
+    One that the server refuses for its size would cost the connection, and all else that was sent with it.
+    """
+    text = to_json(value)
+    if len(text) > KEPT_LIMIT:
+        raise PayloadError(f"it has {len(text):,} bytes of JSON, more than {KEPT_LIMIT:,}: store it, and keep its key")
+    return text
 
 
 def decode(payload: bytes) -> Any:

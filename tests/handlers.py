@@ -38,10 +38,10 @@ class Ledger:
         self.runs: list[HeldJob] = []
         self.ended: list[HeldJob] = []
 
-    def run(self, job: HeldJob) -> None:
+    def run(self, job: HeldJob) -> Any:
         self.runs.append(job)
         try:
-            self.do(job)
+            return self.do(job)
         finally:
             self.ended.append(job)
 
@@ -57,8 +57,8 @@ class Ledger:
 ledger = Ledger()
 
 
-def on_job(job: HeldJob) -> None:
-    ledger.run(job)
+def on_job(job: HeldJob) -> Any:
+    return ledger.run(job)
 
 
 not_a_handler = "a text"

@@ -13,10 +13,22 @@ import pytest
 from django.core.management import load_command_class
 from django.core.management.base import BaseCommand
 
-from echomq_django import backend, conf, envelope, exceptions, failure, jobs, keys, scripts, sending, tasks, transitions
+from echomq_django import (
+    backend,
+    conf,
+    envelope,
+    exceptions,
+    failure,
+    jobs,
+    keys,
+    payload,
+    scripts,
+    sending,
+    tasks,
+    transitions,
+)
 from echomq_django.job import Job, Location
 from echomq_django.tasks import context, results
-from echomq_django.worker import tasking
 from tests.tasks import echo
 
 ROOT = Path(__file__).parents[1]
@@ -249,7 +261,7 @@ def test_every_method_of_the_context_is_documented():
 def test_the_bounds_of_tasks_in_the_reference_are_those_of_the_code():
     text = read("tasks")
     assert f"at most {results.QUEUE_NAME_LIMIT} characters" in text
-    assert f"at most {tasking.RESULT_LIMIT:,} bytes" in text
+    assert f"at most {payload.KEPT_LIMIT:,} bytes" in text
     assert f"the last {transitions.LOGS_KEPT}, of {context.LINE_LIMIT:,} characters each" in text
     assert f"the latest {transitions.ERRORS_KEPT} |" in text
 

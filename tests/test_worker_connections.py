@@ -130,3 +130,15 @@ def test_the_processes_of_a_supervisor_share_no_socket(fleet: Callable[..., Flee
     assert all(held)
     assert len(set.union(*held)) == sum(map(len, held))
     assert supervisor.terminate() == 0
+
+
+def test_a_bound_on_connections_makes_no_queue_wait_for_another_that_is_idle(bench: Bench) -> None:
+    names = tuple(f"queue{number}" for number in range(6))
+    bench.queues(**dict.fromkeys(names, {}))
+    config = bench._settings.ECHOMQ["default"]
+    bench._settings.ECHOMQ = {"default": {**config, "OPTIONS": {"max_connections": 1, "timeout": 5}}}
+    worker = bench.worker(queues=names, concurrency=4)
+    until(lambda: all(waiter.parked for waiter in worker.link._waiters.values()))
+    connected = worker.link._waiting_client._pool
+    assert connected is not None
+    until(lambda: len(connected._in_use_connections) == len(names))

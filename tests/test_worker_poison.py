@@ -71,3 +71,20 @@ def test_an_error_that_can_hardly_be_told_is_stored_and_its_job_retried_by_the_r
     ledger.do = lambda job: None
     jobs.enqueue("default", {})
     assert bench.burst().link.tally == "1 completed"
+
+
+def give_much(job: HeldJob) -> str:
+    ledger.run(job)
+    return "x" * int(job.data)
+
+
+def test_a_result_that_is_too_large_to_be_kept_costs_no_second_run_and_stops_no_other_job(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.queues(default={"HANDLER": f"{__name__}.give_much", "RESULT_TTL": 60})
+    large, small = (jobs.enqueue("default", size) for size in (2_000_000, 10))
+    assert bench.burst().link.tally == "2 completed"
+    assert len(ledger.runs) == 2
+    assert jobs.get("default", small.id).result == b'"xxxxxxxxxx"'
+    assert jobs.get("default", large.id).result in (None, b"")
+    assert "is not kept: it has 2,000,002 bytes of JSON" in caplog.text

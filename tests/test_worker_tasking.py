@@ -17,9 +17,9 @@ from echomq_django import envelope, jobs, keys
 from echomq_django.backend import EchoMQBackend
 from echomq_django.exceptions import LeaseLost, PayloadError
 from echomq_django.job import Job, Location
+from echomq_django.payload import KEPT_LIMIT
 from echomq_django.tasks import EchoMQContext
 from echomq_django.tasks.api import BUILT_IN, TaskResult, TaskResultStatus, task_finished, task_started
-from echomq_django.worker.tasking import RESULT_LIMIT
 from tests import tasks
 from tests.handlers import PATIENCE, Worker, told
 
@@ -114,7 +114,7 @@ def test_arguments_and_the_value_come_back_as_they_were(value: Any) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [object(), {1, 2}, (each for each in "ab"), float("nan"), "\ud800", (1, 2), {1: 2}, "x" * RESULT_LIMIT],
+    [object(), {1, 2}, (each for each in "ab"), float("nan"), "\ud800", (1, 2), {1: 2}, "x" * KEPT_LIMIT],
     ids=lambda value: type(value).__name__,
 )
 def test_a_value_that_cannot_be_kept_fails_the_task_for_good_since_its_work_is_done(heard: Heard, value: Any) -> None:
@@ -327,7 +327,7 @@ def test_a_later_attempt_goes_on_from_the_checkpoint() -> None:
     assert seen == [None, [1], [1, 2]]
 
 
-@pytest.mark.parametrize("value", [(1, 2), float("nan"), object(), {1: 2}])
+@pytest.mark.parametrize("value", [(1, 2), float("nan"), object(), {1: 2}, "x" * KEPT_LIMIT])
 def test_a_checkpoint_that_would_change_is_refused_and_the_old_one_kept(value: Any) -> None:
     def do(context: EchoMQContext) -> Any:
         context.checkpoint("first")

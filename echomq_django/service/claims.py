@@ -47,7 +47,7 @@ def complete(claim: Claim, result: Any = None, *, using: str = conf.DEFAULT_ALIA
     """
     config = conf.alias(using).queue(claim.queue)
     try:
-        text = payload.to_json(result)
+        text = payload.to_keep(result)
     except PayloadError as error:
         raise PayloadError(
             f"the result of job {claim.id} of queue {claim.queue!r} cannot be kept, and the job is not settled: {error}"

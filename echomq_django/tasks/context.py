@@ -109,6 +109,6 @@ def log_text(line: str) -> str:
 def checkpoint_text(value: Any) -> str:
     """Write a checkpoint as JSON."""
     try:
-        return payload.to_json(value).decode()
+        return payload.to_keep(value).decode()
     except PayloadError as error:
         raise PayloadError(f"the checkpoint was not saved: {error}") from None

@@ -48,7 +48,7 @@ class Link:
         """Whether it stopped for a reason for which another process should take its place."""
         self._options, self._config, self._worker = options, config, worker
         self._client = Client(config)
-        self._waiting_client = Client(config, socket_timeout=BEAT + 2.0)
+        self._waiting_client = Client(config, socket_timeout=BEAT + 2.0, bounded=False)
         self._inbox: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
         self._heartbeat = Heartbeat(config, options.queues)
         self._pool = Pool(options.concurrency, run, self._finished)

@@ -35,10 +35,6 @@ from .work import Work, record, unknown
 
 logger = logging.getLogger("echomq_django.worker")
 
-RESULT_LIMIT = 1_000_000
-"""Bytes of JSON that a return value may have."""
-
-
 class Notes(Protocol):
     """Be the way to a job's row, for what a task reads and writes while it runs."""
 
@@ -128,15 +124,12 @@ class TaskWork:
     def done(self, value: Any) -> Complete | Fail:
         """Keep the value. One that cannot be kept fails the task for good: its work is done, and must not be again."""
         try:
-            text = payload.to_json(value)
+            text = payload.to_keep(value)
         except PayloadError as error:
             # The class and the first words are those of Django's own backends.
             return self._ended(
                 TypeError(f"Unsupported type or value: the return value cannot be kept: {error}"), bury=True
             )
-        if len(text) > RESULT_LIMIT:
-            what = f"the return value has {len(text)} bytes of JSON, more than {RESULT_LIMIT}"
-            return self._ended(PayloadError(f"{what}, and cannot be kept: store it, return its key"), bury=True)
         change(self.result, _return_value=value, status=TaskResultStatus.SUCCESSFUL, finished_at=timezone.now())
         return Complete(text if self._keeps_results else "")
 

@@ -67,7 +67,7 @@ class HandlerWork:
         if not self._keeps_results:
             return Complete()
         try:
-            return Complete(payload.to_json(value))
+            return Complete(payload.to_keep(value))
         except PayloadError as error:
             logger.warning("the result of %r is not kept: %s", self.job, error)
             return Complete()
