@@ -134,7 +134,7 @@ def test_the_processes_of_a_supervisor_share_no_socket(fleet: Callable[..., Flee
 
 def test_a_bound_on_connections_makes_no_queue_wait_for_another_that_is_idle(bench: Bench) -> None:
     names = tuple(f"queue{number}" for number in range(6))
-    bench.queues(**dict.fromkeys(names, {}))
+    bench.queues(**{name: {} for name in names})
     config = bench._settings.ECHOMQ["default"]
     bench._settings.ECHOMQ = {"default": {**config, "OPTIONS": {"max_connections": 1, "timeout": 5}}}
     worker = bench.worker(queues=names, concurrency=4)

@@ -35,6 +35,7 @@ from .work import Work, record, unknown
 
 logger = logging.getLogger("echomq_django.worker")
 
+
 class Notes(Protocol):
     """Be the way to a job's row, for what a task reads and writes while it runs."""
 
