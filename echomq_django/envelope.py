@@ -4,7 +4,8 @@
 
 `task` is the dotted path of the Task object. `args` and `kwargs` may be missing. Python's producer adds what
 differs from the task as it is declared: `backend` (its alias in TASKS), `run_after` (ISO 8601) and `timeout`
-(seconds; 0 for none). Unknown names are ignored, so that a newer producer may say more.
+(seconds; 0 for none). Unknown names, and values that make no sense of these three, are ignored, so that a newer
+producer may say more.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,9 @@ from . import payload
 from .exceptions import PayloadError
 
 VERSION = 1
+
+LONGEST_TIMEOUT = 10 * 365 * 86_400.0
+"""Seconds; a timer cannot wait for ever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +76,12 @@ def decode(body: bytes) -> Envelope:
         kwargs=kwargs,
         backend=backend if isinstance(backend, str) else None,
         run_after=_time(found.get("run_after")),
-        timeout=timeout if isinstance(timeout, (int, float)) and not isinstance(timeout, bool) else None,
+        timeout=timeout if _is_timeout(timeout) else None,
     )
+
+
+def _is_timeout(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= LONGEST_TIMEOUT
 
 
 def _time(text: Any) -> datetime | None:

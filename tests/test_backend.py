@@ -36,6 +36,7 @@ from echomq_django.tasks.api import (
     task_enqueued,
 )
 from tests import tasks
+from tests.handlers import Worker
 from tests.places import dump
 
 READY, RUNNING = TaskResultStatus.READY, TaskResultStatus.RUNNING
@@ -377,6 +378,34 @@ def test_the_result_of_a_task_that_is_not_here_is_told_and_nothing_is_called(pat
     assert (result.status, result.args) == (READY, ["echo"])
     with pytest.raises(ImportError, match="cannot be imported here"):
         result.task.call()
+
+
+@pytest.mark.parametrize(
+    "extra",
+    ['"timeout": -5', '"timeout": 1e300', '"timeout": NaN', '"run_after": "2030-01-01T00:00:00"', '"run_after": "x"'],
+)
+def test_what_a_careless_producer_adds_costs_neither_the_result_nor_the_run(extra: str) -> None:
+    done = jobs.enqueue("default", f'{{"task": "tests.tasks.add", "args": [1, 2], {extra}}}')
+    assert task_backends["default"].get_result(f"{done.id}.default").status == READY
+    Worker(burst=True).join()
+    assert task_backends["default"].get_result(f"{done.id}.default").return_value == 3
+
+
+@pytest.mark.parametrize(("name", "value"), [("priority", 500), ("max_attempts", 0), ("max_attempts", -3)])
+def test_a_row_that_says_what_no_task_may_say_has_a_result(client: redis.Redis, name: str, value: int) -> None:
+    result = tasks.add.enqueue(1, 2)
+    client.hset(keys.of("default").row(result.id[:14]), name, value)
+    assert tasks.add.get_result(result.id).status == READY
+    Worker(burst=True).join()
+    assert tasks.add.get_result(result.id).return_value == 3
+
+
+def test_a_single_attempt_was_started_when_it_was_last_attempted() -> None:
+    result = tasks.add.enqueue(1, 2)
+    [claim] = jobs.claim("default")
+    jobs.retry(claim, ValueError("no"), delay=60)
+    result.refresh()
+    assert result.started_at == result.last_attempted_at
 
 
 # --- the backend itself -------------------------------------------------------------------------------------------

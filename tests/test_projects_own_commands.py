@@ -9,7 +9,7 @@ from django.core.management import call_command
 
 @pytest.mark.django_db
 def test_there_is_nothing_to_migrate() -> None:
-    call_command("makemigrations", "--check", "--dry-run", "echomq", stdout=io.StringIO())
+    call_command("makemigrations", "--check", "--dry-run", stdout=io.StringIO())
 
 
 @pytest.mark.django_db

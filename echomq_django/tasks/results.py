@@ -16,7 +16,7 @@ from echomq_django.exceptions import WorkerLost
 from echomq_django.ids import check_job
 from echomq_django.job import ErrorRecord, Job, minted_ms
 
-from .api import Task, TaskError, TaskResult, TaskResultStatus
+from .api import InvalidTask, Task, TaskError, TaskResult, TaskResultStatus
 from .resolve import resolve
 from .task import EchoMQTask
 
@@ -65,7 +65,10 @@ def of_attempt(job: Job, told: Envelope, task: Task[Any, Any], backend: str) -> 
         worker_ids.append(job.owner.rpartition(":")[0])
     # Only so many error records are kept, and other programs keep none.
     worker_ids = ["unknown"] * (job.attempt - len(worker_ids)) + worker_ids[-job.attempt :] if job.attempt else []
-    first_started = next((record.started_at for record in counted if record.started_at), job.started_at)
+    # The records are by their workers' clocks, the row's own time is by the server's: let none run backwards.
+    first_started = min((each.started_at for each in counted if each.started_at), default=job.started_at)
+    if first_started is not None and job.started_at is not None:
+        first_started = min(first_started, job.started_at)
     result: TaskResult[Any] = TaskResult(
         task=task,
         id=result_id(job.queue, job.id),
@@ -112,19 +115,30 @@ def declared(job: Job, told: Envelope, backend: str) -> Task[Any, Any]:
     except Exception:
         # The result can be told all the same: its task equals no other, and calling it says why.
         task = EchoMQTask(func=missing, priority=0, backend=backend, queue_name=job.queue, run_after=None)
-    return as_enqueued(task, job, told, backend)
+    try:
+        return as_enqueued(task, job, told, backend)
+    except InvalidTask:
+        # What its row says fits no task here: other programs write rows too, and settings change.
+        return task
 
 
 def as_enqueued(task: Task[Any, Any], job: Job, told: Envelope, backend: str) -> Task[Any, Any]:
     """Give a task as its module declares it, with what `using` changed; InvalidTask when its backend takes it not."""
     wanted: dict[str, Any] = {
-        "queue_name": job.queue, "priority": job.priority, "backend": backend, "run_after": told.run_after,
+        "queue_name": job.queue, "priority": job.priority, "backend": backend, "run_after": _of_project(told.run_after),
     }  # fmt: skip
     if isinstance(task, EchoMQTask):
-        wanted["max_attempts"] = task.max_attempts if job.max_attempts is None else job.max_attempts
+        wanted["max_attempts"] = job.max_attempts or task.max_attempts
         wanted["timeout"] = task.timeout if told.timeout is None else told.timeout or None
     changes = {name: value for name, value in wanted.items() if getattr(task, name) != value}
     return replace(task, **changes) if changes else task
+
+
+def _of_project(at: datetime | None) -> datetime | None:
+    """Make a time aware or naive, as USE_TZ has it: the producer may be another project."""
+    if at is None or timezone.is_aware(at) == settings.USE_TZ:
+        return at
+    return timezone.make_aware(at) if settings.USE_TZ else timezone.make_naive(at)
 
 
 def missing(*args: Any, **kwargs: Any) -> NoReturn:

@@ -9,6 +9,8 @@ from typing import Any, overload
 
 from django.utils import timezone
 
+from echomq_django.envelope import LONGEST_TIMEOUT
+
 from .api import InvalidTask, Task, TaskResult
 
 Backoff = Callable[[BaseException, "TaskResult[Any]"], float | timedelta | None]
@@ -41,8 +43,10 @@ class EchoMQTask(Task):  # type: ignore[type-arg]
         attempts, timeout = self.max_attempts, self.timeout
         if attempts is not None and (isinstance(attempts, bool) or not isinstance(attempts, int) or attempts < 1):
             raise InvalidTask(f"max_attempts of {self.func.__name__} is {attempts!r}: use a whole number from 1.")
-        if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or timeout <= 0):
-            raise InvalidTask(f"timeout of {self.func.__name__} is {timeout!r}: use seconds, more than 0.")
+        if timeout is not None and (
+            isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout <= LONGEST_TIMEOUT
+        ):
+            raise InvalidTask(f"timeout of {self.func.__name__} is {timeout!r}: use seconds, more than 0 and finite.")
         if self.backoff is not None and not callable(self.backoff):
             raise InvalidTask(
                 f"backoff of {self.func.__name__} is {self.backoff!r}: use a function of the exception and the result "
