@@ -163,7 +163,7 @@ def test_aget_reads_what_get_reads_in_every_place() -> None:
     claims = {claim.id: claim for claim in jobs.claim("mail", 4)}
     jobs.release(claims[done[0].id])
     jobs.retry(claims[done[2].id], "it failed", max_attempts=1)
-    jobs.complete(claims[done[3].id])
+    jobs.complete(claims[done[3].id], "done")
     for each in done:
         job, same = told("get", "mail", each.id)
         assert job == same
