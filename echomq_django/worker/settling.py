@@ -21,7 +21,7 @@ logger = logging.getLogger("echomq_django.worker")
 WARN_EVERY = 60.0
 
 KEPT_BATCH = 50
-"""The most jobs that one call completes and keeps: a result may have a megabyte, and a kept row costs the server more."""
+"""The most jobs that one call completes and keeps: a result may have a megabyte, a kept row costs the server more."""
 
 
 @dataclass(slots=True)
