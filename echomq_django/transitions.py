@@ -292,7 +292,7 @@ def release(keys: QueueKeys, claims: Sequence[Claim]) -> Call[list[str]]:
     )
 
 
-def defer(keys: QueueKeys, claim: Claim, *, delay_ms: int) -> Call[str]:
+def defer(keys: QueueKeys, claim: Claim, *, delay_ms: int, reason: str) -> Call[str]:
     """Put off a job that this worker does not know, at no cost; a word: ok, lost."""
     job_id, token, owner = claim.proof
     return Call(
@@ -306,6 +306,7 @@ def defer(keys: QueueKeys, claim: Claim, *, delay_ms: int) -> Call[str]:
                 token=token,
                 owner=owner,
                 delay=delay_ms,
+                reason=reason,
                 **_lanes(keys),
             ),
         ),

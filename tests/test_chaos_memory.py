@@ -171,7 +171,7 @@ class Paths:
         self._complete(self._claim())
 
     def deferred(self) -> None:
-        self._each(transitions.defer(K, claim, delay_ms=3_600_000) for claim in self._claimed())
+        self._each(transitions.defer(K, claim, delay_ms=3_600_000, reason="no") for claim in self._claimed())
         self._promote()
         self._complete(self._claim())
 

@@ -34,7 +34,7 @@ MINUTE = 60_000
 
 
 def defer(client: redis.Redis, claim: Claim | None = None) -> str:
-    return run(client, transitions.defer(K, claim or own(A), delay_ms=MINUTE))
+    return run(client, transitions.defer(K, claim or own(A), delay_ms=MINUTE, reason="not here"))
 
 
 @pytest.mark.parametrize("owner", [OWNER, OTHER, None])
@@ -57,7 +57,13 @@ def test_only_the_claimant_of_an_active_job_puts_it_off(
             "active": None,
             "gactive": None,
             "schedule": [(A, About(at + MINUTE))],
-            job(A): {**world[job(A)], "state": "scheduled", "spared": "1", "deferred_at": About(at)},
+            job(A): {
+                **world[job(A)],
+                "state": "scheduled",
+                "spared": "1",
+                "deferred_at": About(at),
+                "last_error": "not here",
+            },
             "wake": ["1"],
         },
     )
@@ -105,7 +111,13 @@ def test_a_job_of_a_lane_makes_room_for_the_next_one(client: redis.Redis) -> Non
             "active": None,
             "gactive": None,
             "schedule": [("x", PAST), (A, About(at + MINUTE))],
-            job(A): {**world[job(A)], "state": "scheduled", "spared": "1", "deferred_at": About(at)},
+            job(A): {
+                **world[job(A)],
+                "state": "scheduled",
+                "spared": "1",
+                "deferred_at": About(at),
+                "last_error": "not here",
+            },
             "ring": [G],
             "wake": ["1"],
         },

@@ -97,7 +97,7 @@ CASES: dict[str, Case] = {
     ),
     "release": (lambda _: transitions.release(K, [own(A)]), ACTIVE, ["active", "pending", "wake", *LANES]),
     "defer": (
-        lambda _: transitions.defer(K, own(A), delay_ms=1),
+        lambda _: transitions.defer(K, own(A), delay_ms=1, reason="no"),
         ACTIVE,
         ["active", "schedule", "pending", "wake", *LANES],
     ),

@@ -303,7 +303,8 @@ class Queue(RuleBasedStateMachine):
             model.appoint(claim.id, at + 4 * HOUR)
             model.add(claim.id, "spared")
             model.rows[claim.id].setdefault("deferred_at", About(at))
-        assert self.call(transitions.defer(K, claim, delay_ms=4 * HOUR)) == ("ok" if holds else "lost")
+            model.rows[claim.id]["last_error"] = "not here"
+        assert self.call(transitions.defer(K, claim, delay_ms=4 * HOUR, reason="not here")) == ("ok" if holds else "lost")
 
     @rule(limit=limits)
     def promote(self, limit: int) -> None:

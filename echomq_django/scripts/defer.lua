@@ -18,12 +18,13 @@
 -- ARGV[2] token      the claim's attempts value
 -- ARGV[3] owner      the claim's nonce
 -- ARGV[4] delay      ms until the job is looked at again
+-- ARGV[5] reason     one line, for last_error
 --
 -- Returns "ok", or "lost" when this claim no longer holds the job.
 
 local active, schedule, pending, wake, job_root = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local lane_root, ring, paused, glimit, gactive = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local id, token, owner, delay = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local id, token, owner, delay, reason = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
 demand("zset", active, schedule)
 local line = lines(pending, job_root, lane_root, ring, paused, glimit, gactive, wake)
@@ -44,6 +45,6 @@ if group then
 end
 -- The first deferral is kept: a job that no worker has known for a day is dead, not deferred.
 redis.call("HSET", row, "state", "scheduled", "spared", (count(fields[4]) or 0) + 1,
-    "deferred_at", count(fields[5]) or now)
+    "deferred_at", count(fields[5]) or now, "last_error", reason)
 appoint(schedule, wake, id, now + delay)
 return "ok"

@@ -99,7 +99,7 @@ class Settling:
     def _single(self, job: HeldJob, outcome: Fail | Defer) -> Call[str]:
         queue_keys = keys.of(job.queue)
         if isinstance(outcome, Defer):
-            return transitions.defer(queue_keys, job.claim, delay_ms=round(outcome.delay * 1000))
+            return transitions.defer(queue_keys, job.claim, delay_ms=round(outcome.delay * 1000), reason=outcome.reason)
         config = self._config.queue(job.queue)
         wait_ms = config.backoff_ms(job.attempt) if outcome.delay is None else round(outcome.delay * 1000)
         return transitions.retry(
