@@ -304,7 +304,8 @@ class Queue(RuleBasedStateMachine):
             model.add(claim.id, "spared")
             model.rows[claim.id].setdefault("deferred_at", About(at))
             model.rows[claim.id]["last_error"] = "not here"
-        assert self.call(transitions.defer(K, claim, delay_ms=4 * HOUR, reason="not here")) == ("ok" if holds else "lost")
+        call = transitions.defer(K, claim, delay_ms=4 * HOUR, reason="not here")
+        assert self.call(call) == ("ok" if holds else "lost")
 
     @rule(limit=limits)
     def promote(self, limit: int) -> None:
