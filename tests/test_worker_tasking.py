@@ -3,17 +3,20 @@
 import asyncio
 import contextvars
 import logging
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 import redis
 from django.db import connection as database
+from django.utils import translation
 
-from echomq_django import envelope, jobs, keys
+from echomq_django import connection, envelope, jobs, keys
 from echomq_django.backend import EchoMQBackend
 from echomq_django.exceptions import LeaseLost, PayloadError
 from echomq_django.job import Job, Location
@@ -415,6 +418,7 @@ def test_a_task_that_is_not_here_is_put_off_at_no_cost(caplog: pytest.LogCapture
     job = jobs.get("default", done.id)
     assert (job.location, job.attempts, job.attempt) == (Location.SCHEDULE, 1, 0)
     assert any(path in line for line in told(caplog))
+    assert job.last_error.startswith(f"task {path!r} cannot be imported")
     good.refresh()
     assert good.status == SUCCESSFUL
 
@@ -522,6 +526,73 @@ def test_as_many_coroutines_run_at_once_as_the_concurrency_says() -> None:
     for result in results:
         result.refresh()
         assert result.status == SUCCESSFUL
+
+
+def test_jobs_that_are_fetched_ahead_are_not_begun_ahead() -> None:
+    running, most = [0], [0]
+
+    async def do(context: EchoMQContext, seconds: float = 0) -> None:
+        running[0] += 1
+        most[0] = max(most[0], running[0])
+        await asyncio.sleep(seconds)
+        running[0] -= 1
+
+    quick, slow = 300, 30
+    tasks.script += [do] * quick + [partial(do, seconds=0.02)] * slow
+    jobs.enqueue_many("default", [envelope.encode("tests.tasks.ascripted", [], {})] * (quick + slow))
+    worker = Worker(burst=True, concurrency=3)
+    worker.link._prefetch = lambda: 20  # type: ignore[method-assign]
+    worker.join()
+    assert (most, tasks.script) == ([3], [])
+
+
+def test_a_task_that_a_coroutine_starts_and_that_exits_stops_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    async def leave() -> None:
+        await asyncio.sleep(0)
+        sys.exit(3)
+
+    async def do(context: EchoMQContext) -> None:
+        await asyncio.gather(leave())
+
+    async def nothing(context: EchoMQContext) -> str:
+        return "there"
+
+    tasks.script += [do, nothing]
+    exits, stays = (tasks.ascripted.using(max_attempts=1).enqueue() for _ in range(2))
+    burst(concurrency=1)
+    exits.refresh()
+    stays.refresh()
+    assert (exits.status, exits.errors[0].exception_class) == (FAILED, SystemExit)
+    assert (stays.status, stays.return_value) == (SUCCESSFUL, "there")
+    assert "a coroutine raised SystemExit(3); the loop goes on" in caplog.text
+
+
+def test_a_worker_that_ends_closes_what_its_coroutines_have_opened(client: redis.Redis) -> None:
+    left_behind: list[asyncio.Task[bool]] = []
+
+    async def do(context: EchoMQContext) -> None:
+        await jobs.aenqueue("mail", {})
+        left_behind.append(asyncio.create_task(asyncio.Event().wait()))
+
+    before = len(client.client_list())
+    assert scripted(do, tasks.ascripted).status == SUCCESSFUL
+    connection.client().close()
+    assert len(client.client_list()) <= before
+    assert left_behind[0].cancelled()
+
+
+def test_a_language_that_a_task_activates_is_not_that_of_the_next_one() -> None:
+    def do(context: EchoMQContext) -> str | None:
+        before = translation.get_language()
+        translation.activate("de")
+        return before
+
+    tasks.script += [do, do]
+    results = [tasks.scripted.enqueue() for _ in range(2)]
+    burst(concurrency=1)
+    for result in results:
+        result.refresh()
+        assert result.return_value == "en-us"
 
 
 def test_a_coroutine_that_blocks_the_loop_does_not_stop_the_heartbeat(settings: Any, client: redis.Redis) -> None:

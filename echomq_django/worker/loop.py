@@ -1,14 +1,17 @@
 """The loop on which coroutines run: one thread, beside those for jobs that are functions."""
 
 import asyncio
+import logging
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
+from concurrent.futures import Future
 from typing import Any
 
 from .outcome import Outcome
 
+logger = logging.getLogger("echomq_django.worker")
+
 Job = Coroutine[Any, Any, Outcome]
-Report = Callable[[Outcome | BaseException], None]
 
 
 class Loop:
@@ -19,53 +22,69 @@ class Loop:
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="echomq-loop", daemon=True)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._ending = False
 
-    def submit(self, coroutine: Job, report: Report) -> None:
-        """Run a coroutine; `report` hears its outcome, or what it raised, on the loop's thread."""
+    def run(self, coroutine: Job) -> Outcome:
+        """Run a coroutine to its end, while this thread waits: its outcome, or what it raises."""
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 self._thread.start()
-        self._loop.call_soon_threadsafe(self._begin, coroutine, report)
+        ended = Future[Outcome]()
+        self._loop.call_soon_threadsafe(self._start, self._finish(coroutine, ended))
+        return ended.result()
 
     def close(self, timeout: float) -> None:
         """Cancel what still runs, let it clean up for `timeout` seconds, and end the thread."""
         with self._lock:
-            if self._loop is None:
+            if self._loop is None or self._loop.is_closed():
                 return
-        self._loop.call_soon_threadsafe(self._cancel, timeout)
+        self._loop.call_soon_threadsafe(self._end, timeout)
         self._thread.join(timeout + 0.5)
 
     def _run(self) -> None:
         assert self._loop is not None
         asyncio.set_event_loop(self._loop)
         try:
-            self._loop.run_forever()
+            while not self._ending:
+                self._run_until_it_stops(self._loop)
+            # The connections of this loop are closed here, among others.
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         finally:
             self._loop.close()
 
-    def _begin(self, coroutine: Job, report: Report) -> None:
+    def _run_until_it_stops(self, loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            loop.run_forever()
+        except (SystemExit, KeyboardInterrupt) as error:
+            # Of a task that a job's coroutine has started: asyncio lets only these two through, to whoever runs the
+            # loop. Whoever awaits that task gets them as well, and the other jobs go on.
+            logger.warning("a coroutine raised %r; the loop goes on", error)
+
+    def _start(self, coroutine: Coroutine[Any, Any, None]) -> None:
         assert self._loop is not None
-        task = self._loop.create_task(self._finish(coroutine, report))
+        task = self._loop.create_task(coroutine)
         # The loop itself holds tasks weakly.
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _finish(self, coroutine: Job, report: Report) -> None:
+    async def _finish(self, coroutine: Job, ended: "Future[Outcome]") -> None:
         try:
-            ended: Outcome | BaseException = await coroutine
+            ended.set_result(await coroutine)
         except BaseException as error:
-            ended = error
-        report(ended)
+            ended.set_exception(error)
 
-    def _cancel(self, timeout: float) -> None:
+    def _end(self, timeout: float) -> None:
         assert self._loop is not None
-        for task in self._tasks:
+        # Those that the jobs have started and left behind, too.
+        running = asyncio.all_tasks(self._loop)
+        for task in running:
             task.cancel()
-        self._loop.create_task(self._stop_when_empty(timeout))
+        self._start(self._stop_after(running, timeout))
 
-    async def _stop_when_empty(self, timeout: float) -> None:
+    async def _stop_after(self, running: set[asyncio.Task[Any]], timeout: float) -> None:
         assert self._loop is not None
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=timeout)
+        if running:
+            await asyncio.wait(running, timeout=timeout)
+        self._ending = True
         self._loop.stop()

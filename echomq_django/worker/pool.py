@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
+from contextvars import copy_context
 from typing import Any
 
 from django.db import close_old_connections, connections
@@ -25,9 +26,10 @@ Report = Callable[[HeldJob, Outcome, float], None]
 
 
 class Pool:
-    """Run jobs in a fixed number of threads, in the order in which they come; coroutines go on on the loop.
+    """Run jobs in a fixed number of threads, in the order in which they come.
 
-    How many run at once is up to whoever puts them: a thread is free again as soon as it has begun a coroutine.
+    A coroutine runs on the loop, and the thread that began it waits for its end: there are never more jobs under way
+    than threads, whatever is fetched ahead.
     """
 
     def __init__(self, size: int, run: Run, report: Report) -> None:
@@ -85,21 +87,15 @@ class Pool:
 
     def _one(self, job: HeldJob) -> None:
         began, started = time.monotonic(), time.time()
-
-        def report(ended: Outcome | BaseException) -> None:
-            # KeyboardInterrupt is a handler's own doing here: a real one goes to the main thread.
-            outcome = failed(job, started, ended) if isinstance(ended, BaseException) else ended
-            self._report(job, outcome, time.monotonic() - began)
-
         try:
-            outcome = self._run(job)
-        except BaseException as error:
-            report(error)
-        else:
+            # A context of its own: a language that a job activates is not that of the next one.
+            outcome = copy_context().run(self._run, job)
             if isinstance(outcome, Coroutine):
-                self._loop.submit(outcome, report)
-            else:
-                report(outcome)
+                outcome = self._loop.run(outcome)
+        except BaseException as error:
+            # KeyboardInterrupt is a handler's own doing here: a real one goes to the main thread.
+            outcome = failed(job, started, error)
+        self._report(job, outcome, time.monotonic() - began)
 
 
 def _close_old() -> None:
