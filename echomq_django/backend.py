@@ -49,6 +49,10 @@ class EchoMQBackend(BaseTaskBackend):
     def validate_task(self, task: Task[Any, Any]) -> None:
         """Refuse a task that could not be stored; InvalidTask says why."""
         super().validate_task(task)
+        if "." in task.func.__qualname__:
+            raise InvalidTask(
+                f"{task.module_path} is not at the top of a module, where workers look: take it out of its class."
+            )
         if len(task.queue_name) > QUEUE_NAME_LIMIT:
             raise InvalidTask(
                 f"Queue '{task.queue_name}' has a name of more than {QUEUE_NAME_LIMIT} characters: the id of a result "

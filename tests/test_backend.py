@@ -1,5 +1,7 @@
 """EchoMQBackend: what is enqueued, and how a task is told from it at every moment of its life."""
 
+from __future__ import annotations
+
 import asyncio
 import io
 import json
@@ -391,7 +393,16 @@ def test_what_a_careless_producer_adds_costs_neither_the_result_nor_the_run(extr
     assert task_backends["default"].get_result(f"{done.id}.default").return_value == 3
 
 
-@pytest.mark.parametrize(("name", "value"), [("priority", 500), ("max_attempts", 0), ("max_attempts", -3)])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("priority", 500),
+        ("max_attempts", 0),
+        ("max_attempts", -3),
+        ("started_at", 10**15 - 1),
+        ("started_at", 1 - 10**15),
+    ],
+)
 def test_a_row_that_says_what_no_task_may_say_has_a_result(client: redis.Redis, name: str, value: int) -> None:
     result = tasks.add.enqueue(1, 2)
     client.hset(keys.of("default").row(result.id[:14]), name, value)

@@ -119,6 +119,21 @@ def test_a_run_after_may_be_a_timedelta() -> None:
     assert (later.using(run_after=at).run_after, later.using(run_after=at).delay) == (at, None)
 
 
+def test_a_timedelta_that_is_past_means_now_as_a_past_datetime_does() -> None:
+    now = tasks.add.using(run_after=timedelta(seconds=-5))
+    assert now.delay == timedelta(0)
+    assert now.run_after is not None
+    assert now.run_after <= timezone.now()
+
+
+def test_a_task_in_a_class_is_refused_since_no_worker_would_find_it() -> None:
+    def function() -> None: ...
+
+    function.__qualname__ = "Shop.function"
+    with pytest.raises(InvalidTask, match=r"Shop\.function is not at the top of a module"):
+        task(function)
+
+
 def test_a_naive_time_is_refused_as_django_does() -> None:
     with pytest.raises(InvalidTask, match="aware"):
         tasks.add.using(run_after=datetime(2100, 1, 1))

@@ -1,5 +1,7 @@
 """tasking: a task on a worker, from the claim to what Django and its receivers hear of it."""
 
+from __future__ import annotations
+
 import asyncio
 import contextvars
 import logging
@@ -120,8 +122,11 @@ def test_arguments_and_the_value_come_back_as_they_were(value: Any) -> None:
     [object(), {1, 2}, (each for each in "ab"), float("nan"), "\ud800", (1, 2), {1: 2}, "x" * KEPT_LIMIT],
     ids=lambda value: type(value).__name__,
 )
-def test_a_value_that_cannot_be_kept_fails_the_task_for_good_since_its_work_is_done(heard: Heard, value: Any) -> None:
-    result = scripted(lambda context: value)
+@pytest.mark.parametrize("task", [tasks.scripted, tasks.ascripted], ids=["thread", "loop"])
+def test_a_value_that_cannot_be_kept_fails_the_task_for_good_since_its_work_is_done(
+    heard: Heard, caplog: pytest.LogCaptureFixture, task: Any, value: Any
+) -> None:
+    result = scripted(lambda context: value, task)
     assert (result.status, result.attempts) == (FAILED, 1)
     [error] = result.errors
     assert issubclass(error.exception_class, TypeError)
@@ -129,6 +134,9 @@ def test_a_value_that_cannot_be_kept_fails_the_task_for_good_since_its_work_is_d
     assert "cannot be kept" in error.traceback
     assert len(error.traceback) < 20_000
     assert [each[0] for each in heard] == ["started", "finished"]
+    [line] = [each for each in caplog.records if each.name == TASKS_LOGGER and each.levelname == "ERROR"]
+    assert line.exc_info is not None
+    assert line.exc_info[0] is TypeError
 
 
 class Strange(Exception):

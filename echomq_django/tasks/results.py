@@ -23,6 +23,9 @@ from .task import EchoMQTask
 QUEUE_NAME_LIMIT = 48
 """Characters of a queue's name that fit into a result's id, which Django wants shorter than 64."""
 
+LAST_MOMENT = 253_370_764_800_000
+"""Unix ms, the year 9999; other programs write rows too."""
+
 CRASHED = "crashed"
 
 _STATUS = {
@@ -44,8 +47,8 @@ def parse_result_id(text: str) -> tuple[str, str]:
 
 
 def moment(ms: int | None) -> datetime | None:
-    """Give a time of the server, unix ms, as Django writes times: aware when USE_TZ is on."""
-    if ms is None:
+    """Give a time of the server, unix ms, as Django writes times: aware when USE_TZ is on. No calendar has some."""
+    if ms is None or not 0 <= ms <= LAST_MOMENT:
         return None
     at = datetime.fromtimestamp(ms / 1000, tz=UTC)
     return at if settings.USE_TZ else timezone.make_naive(at)

@@ -72,7 +72,8 @@ class EchoMQTask(Task):  # type: ignore[type-arg]
         """
         changes: dict[str, Any] = {}
         if run_after is not _KEEP:
-            delay = run_after if isinstance(run_after, timedelta) else None
+            # One that is past is now, as it is for a datetime.
+            delay = max(run_after, timedelta(0)) if isinstance(run_after, timedelta) else None
             changes["run_after"] = run_after if delay is None else timezone.now() + delay
             changes["delay"] = delay
         resettable = {"max_attempts": max_attempts, "timeout": timeout}

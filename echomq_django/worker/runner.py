@@ -55,7 +55,7 @@ def attempt(work: Work) -> Outcome | Coroutine[Any, Any, Outcome]:
             value = work.start()
         if inspect.isawaitable(value):
             return _await(work, value)
-        outcome = work.done(value)
+        outcome: Outcome = work.done(value)
     except KeyboardInterrupt:
         raise
     except BaseException as error:

@@ -97,6 +97,7 @@ class TaskWork:
         self.timeout: float | None = getattr(result.task, "timeout", None)
         self._keeps_results = config.result_ttl_ms > 0
         self._started = time.time()
+        self._is_done = False
 
     def start(self) -> Any:
         """Call the task's function."""
@@ -122,27 +123,23 @@ class TaskWork:
     def _sender(self) -> type:
         return type(self.result.task.get_backend())
 
-    def done(self, value: Any) -> Complete | Fail:
-        """Keep the value. One that cannot be kept fails the task for good: its work is done, and must not be again."""
+    def done(self, value: Any) -> Complete:
+        """Keep the value; a TypeError when it cannot be kept. Either way the work is done, and is not done again."""
+        self._is_done = True
         try:
             text = payload.to_keep(value)
         except PayloadError as error:
             # The class and the first words are those of Django's own backends.
-            return self._ended(
-                TypeError(f"Unsupported type or value: the return value cannot be kept: {error}"), bury=True
-            )
+            raise TypeError(f"Unsupported type or value: the return value cannot be kept: {error}") from None
         change(self.result, _return_value=value, status=TaskResultStatus.SUCCESSFUL, finished_at=timezone.now())
         return Complete(text if self._keeps_results else "")
 
     def failed(self, error: BaseException) -> Fail:
         """Say when the task is tried again, by its own backoff or the queue's."""
-        return self._ended(error, bury=isinstance(error, Discard))
-
-    def _ended(self, error: BaseException, bury: bool) -> Fail:
         entry = record(self.job, self._started, error)
         failed_with(self.result, entry)
         change(self.result, status=TaskResultStatus.FAILED, finished_at=timezone.now())
-        bury = bury or self.job.attempt >= self.maximum
+        bury = self._is_done or isinstance(error, Discard) or self.job.attempt >= self.maximum
         delay = None
         if not bury:
             delay = error.delay if isinstance(error, Retry) else None

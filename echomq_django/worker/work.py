@@ -30,8 +30,8 @@ class Work(Protocol):
     def start(self) -> Any:
         """Call the user's code; its value, or an awaitable that gives it."""
 
-    def done(self, value: Any) -> Complete | Fail:
-        """Say what a value means."""
+    def done(self, value: Any) -> Complete:
+        """Say what a value means; what it raises is a failed attempt."""
 
     def failed(self, error: BaseException) -> Fail:
         """Say what an exception means."""
@@ -62,7 +62,7 @@ class HandlerWork:
         """Call the handler."""
         return self._handler(self.job)
 
-    def done(self, value: Any) -> Complete | Fail:
+    def done(self, value: Any) -> Complete:
         """Keep the value where the queue keeps results and it can be written; the work is done either way."""
         if not self._keeps_results:
             return Complete()
