@@ -17,7 +17,7 @@ def spin(seconds: float = 20.0) -> None:
 
 
 def test_a_block_that_takes_too_long_is_interrupted_where_it_is() -> None:
-    with pytest.raises(TaskTimeout, match=r"longer than its timeout of 0\.05 s") as caught, Deadline(0.05):
+    with pytest.raises(TaskTimeout) as caught, Deadline(0.05):
         spin()
     assert caught.traceback[-1].name == "spin"
 

@@ -20,11 +20,12 @@ from django.utils import translation
 
 from echomq_django import connection, envelope, jobs, keys
 from echomq_django.backend import EchoMQBackend
-from echomq_django.exceptions import LeaseLost, PayloadError
+from echomq_django.exceptions import LeaseLost, PayloadError, TaskTimeout
 from echomq_django.job import Job, Location
 from echomq_django.payload import KEPT_LIMIT
 from echomq_django.tasks import EchoMQContext
 from echomq_django.tasks.api import BUILT_IN, TaskResult, TaskResultStatus, task_finished, task_started
+from echomq_django.worker.deadline import Deadline
 from tests import tasks
 from tests.handlers import PATIENCE, Worker, told
 
@@ -278,6 +279,18 @@ def test_a_task_that_takes_too_long_is_a_failed_attempt(task: Any) -> None:
     [error] = result.errors
     assert error.exception_class.__name__ == "TaskTimeout"
     assert "longer than its timeout of 0.05 s" in error.traceback
+
+
+def test_a_timeout_at_the_very_end_of_a_task_is_told_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    leave = Deadline.__exit__
+
+    def late(deadline: Deadline, *error: Any) -> None:
+        leave(deadline, *error)
+        raise TaskTimeout
+
+    monkeypatch.setattr(Deadline, "__exit__", late)
+    [error] = run(tasks.add.using(timeout=20, max_attempts=1), 1, 2).errors
+    assert "TaskTimeout: it ran longer than its timeout of 20 s" in error.traceback
 
 
 def test_the_timeout_of_an_enqueue_comes_before_the_tasks() -> None:

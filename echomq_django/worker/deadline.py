@@ -14,7 +14,8 @@ class Deadline:
     """Raise TaskTimeout in this thread when a block takes longer than `seconds`; None sets no limit.
 
     It is a soft limit: the exception comes between two steps of Python, so a call that stays in C (a query, a
-    download without a timeout of its own, a regular expression) is left to its end first.
+    download without a timeout of its own, a regular expression) is left to its end first. It comes without words, since
+    it may come anywhere, at the end of the block too.
     """
 
     def __init__(self, seconds: float | None) -> None:
@@ -38,12 +39,9 @@ class Deadline:
         with self._lock:
             self._over = True
         self._timer.cancel()
-        if self._fired:
-            if isinstance(error, TaskTimeout):
-                error.args = (f"it ran longer than its timeout of {self._seconds:g} s",)
-            else:
-                # It came too late: without this it would strike whatever this thread does next.
-                _raise_in(self._thread, None)
+        if self._fired and not isinstance(error, TaskTimeout):
+            # It came too late: without this it would strike whatever this thread does next.
+            _raise_in(self._thread, None)
 
     def _fire(self) -> None:
         with self._lock:

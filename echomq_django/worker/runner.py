@@ -59,6 +59,8 @@ def attempt(work: Work) -> Outcome | Coroutine[Any, Any, Outcome]:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
+        if work.timeout is not None and isinstance(error, TaskTimeout) and not error.args:
+            error.args = (_too_long(work),)
         outcome = work.failed(error)
         work.tell()
     else:
@@ -92,8 +94,12 @@ async def _clean(job: HeldJob, ended: Coroutine[Any, Any, Outcome]) -> Outcome:
         await sync_to_async(databases.after)(job, of_caller)
 
 
+def _too_long(work: Work) -> str:
+    return f"it ran longer than its timeout of {work.timeout:g} s"
+
+
 def _timed_out(work: Work, error: BaseException) -> TaskTimeout:
-    late = TaskTimeout(f"it ran longer than its timeout of {work.timeout:g} s")
+    late = TaskTimeout(_too_long(work))
     late.__cause__ = error
     return late
 
