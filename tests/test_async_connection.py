@@ -40,6 +40,10 @@ def _named(settings: Any, url: str, _settings: None) -> None:
     settings.ECHOMQ = {"default": {"LOCATION": url, "OPTIONS": {"client_name": NAME}}}
 
 
+PATIENT = {"socket_connect_timeout": 20, "socket_timeout": 20}
+"""What connections are given that shall not fail because the machine is busy."""
+
+
 def connections(client: redis.Redis, expected: int = 0) -> int:
     """Count the connections that are ours, as soon as they are as many as expected: the server hears of ends late."""
     for _ in range(100):
@@ -53,7 +57,7 @@ def connections(client: redis.Redis, expected: int = 0) -> int:
 def run(each: Coroutine[Any, Any, Any]) -> Any:
     """Run a coroutine in a loop of its own, and let whatever it left be warned of."""
     came = asyncio.run(each)
-    gc.collect()
+    gc.collect(1)
     return came
 
 
@@ -402,11 +406,11 @@ def test_a_call_that_waits_too_long_for_its_turn_has_done_nothing(
 def test_loops_one_after_the_other_each_connect_and_leave_nothing(
     client: redis.Redis, door: Callable[[int], Any]
 ) -> None:
-    for number in range(20):
+    for number in range(8):
         door(number)
-        gc.collect()
+        gc.collect(1)
         assert connections(client) == 0
-    assert len(stored(client)) == 20
+    assert len(stored(client)) == 8
     assert len(async_connection._clients) <= 1
 
 
@@ -415,17 +419,18 @@ def test_a_loop_that_is_run_again_and_again_keeps_its_connection(client: redis.R
         for number in range(20):
             runner.run(one(number))
             assert connections(client, 1) == 1
-    gc.collect()
+    gc.collect(1)
     assert connections(client) == 0
 
 
-def test_loops_in_threads_at_once_each_read_their_own_replies(client: redis.Redis) -> None:
+def test_loops_in_threads_at_once_each_read_their_own_replies(client: redis.Redis, settings: Any, url: str) -> None:
     async def main() -> list[str]:
-        return await asyncio.gather(*(one(number) for number in range(50)))
+        return await asyncio.gather(*(one(number) for number in range(25)))
 
-    with ThreadPoolExecutor(8) as pool:
-        made = [job_id for part in pool.map(lambda _: run(main()), range(16)) for job_id in part]
-    assert len(set(made)) == 800
+    settings.ECHOMQ = {"default": {"LOCATION": url, "OPTIONS": {**PATIENT, "client_name": NAME}}}
+    with ThreadPoolExecutor(4) as pool:
+        made = [job_id for part in pool.map(lambda _: run(main()), range(8)) for job_id in part]
+    assert len(set(made)) == 200
     assert {*made} == stored(client).keys()
     assert connections(client) == 0
 
@@ -483,7 +488,7 @@ def test_settings_that_change_beside_a_running_loop_close_its_connections(
         runner.run(asyncio.sleep(0.01))
         assert connections(client) == 0
         settings.ECHOMQ = {"default": {"LOCATION": url, "OPTIONS": {"client_name": NAME}}}
-    gc.collect()
+    gc.collect(1)
 
 
 # --- ways to connect, and the fence -----------------------------------------------------------------------------------
@@ -530,7 +535,8 @@ def test_a_unix_socket_and_a_password_are_taken_from_the_url(private_server: Any
 
 def test_tls_works_and_leaves_nothing(tls_port: int, certificates: Path, settings: Any) -> None:  # noqa: F811
     authority = quote(str(certificates / "ca.crt"))
-    settings.ECHOMQ = {"default": {"LOCATION": f"rediss://localhost:{tls_port}/0?ssl_ca_certs={authority}"}}
+    location = f"rediss://localhost:{tls_port}/0?ssl_ca_certs={authority}"
+    settings.ECHOMQ = {"default": {"LOCATION": location, "OPTIONS": PATIENT}}
     run(a_life())
 
 
@@ -589,7 +595,7 @@ with asyncio.Runner() as runner:
         pid = os.fork()
         if pid == 0:
             asyncio.run(work(f"child {child}"))
-            gc.collect()
+            gc.collect(1)
             os._exit(0 if asyncio.run(number()) != before else 9)
         children.append(pid)
     made += runner.run(work("second"))

@@ -283,6 +283,7 @@ def test_a_demo_that_is_stopped_takes_its_worker_along(project, stop):
     assert_nothing_runs_in(project)
 
 
+@pytest.mark.slow
 def test_a_demo_that_is_out_of_time_says_what_is_missing(project, url):
     assert manage(project, "migrate", "--verbosity", "0").returncode == 0
     demo = manage(project, "demo", "--timeout", "0", ECHOMQ_URL=url)
@@ -293,6 +294,7 @@ def test_a_demo_that_is_out_of_time_says_what_is_missing(project, url):
     assert "Next:" not in demo.stdout
 
 
+@pytest.mark.slow
 def test_the_demo_deletes_nothing_that_no_demo_made(project, url):
     assert manage(project, "migrate", "--verbosity", "0").returncode == 0
     job = jobs.enqueue("orders", "somebody else's", delay=3600)

@@ -8,6 +8,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import django
+import pytest
 
 from tests.django_suite.run import AT_LEAST, EXCLUDED
 
@@ -28,6 +29,7 @@ SETTINGS = f"""
 """
 
 
+@pytest.mark.slow
 def test_what_the_how_to_shows_runs(tmp_path: Path) -> None:
     blocks = re.findall(r"```\{code-block\} python\n:caption: (\S+)\n\n(.+?)```", HOWTO, re.DOTALL)
     files = {
