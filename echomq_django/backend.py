@@ -22,7 +22,7 @@ from .tasks.api import (
     TaskResultDoesNotExist,
     task_enqueued,
 )
-from .tasks.resolve import resolve
+from .tasks.resolve import NotATask, resolve
 from .tasks.results import QUEUE_NAME_LIMIT, of_job, parse_result_id, ready
 from .tasks.task import EchoMQTask
 
@@ -133,6 +133,8 @@ class EchoMQBackend(BaseTaskBackend):
         delay = getattr(task, "delay", None)
         try:
             own = resolve(task.module_path)
+        except NotATask as error:
+            raise InvalidTask(f"a worker finds something else at the path of this task: {error}.") from None
         except Exception:
             own = None
         if attempts is None and getattr(own, "max_attempts", None) is not None:

@@ -1,5 +1,6 @@
 """The task of the chaos tests. It keeps no ledger of its own: what it did is in its result."""
 
+import asyncio
 import os
 import signal
 import time
@@ -28,3 +29,10 @@ def wait(folder: str) -> str:
     while not (Path(folder) / "gate").exists():
         time.sleep(0.02)
     return "late"
+
+
+@task
+async def wait_in_a_thread(folder: str) -> None:
+    """Sit in a thread of the loop's own, which no cancellation reaches."""
+    (Path(folder) / "begun").touch()
+    await asyncio.to_thread(time.sleep, 60)

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from asgiref.sync import sync_to_async
-from django.db import connection
+from django.db import connections
 
 from echomq_django.exceptions import Discard, Retry
 from echomq_django.tasks import EchoMQContext, task
@@ -145,6 +145,6 @@ async def aquery() -> int:
 
 
 def ask_database() -> int:
-    with connection.cursor() as cursor:
+    with connections["work"].cursor() as cursor:
         cursor.execute("SELECT 1")
         return int(cursor.fetchone()[0])

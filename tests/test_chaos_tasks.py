@@ -1,5 +1,6 @@
 """Tasks whose workers die or sleep: they go on where they were, and a stale worker's value is never a result."""
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -51,3 +52,20 @@ def test_the_value_of_a_worker_that_was_asleep_is_never_the_result(fleet: Callab
     result.refresh()
     assert (result.status, result.return_value) == (TaskResultStatus.SUCCESSFUL, "in time")
     assert (here.counts().completed, here.counts().active) == (1, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_worker_that_is_stopped_waits_for_no_thread_of_a_coroutine(
+    fleet: Callable[..., Fleet], processes: int
+) -> None:
+    here = fleet(HANDLER="")
+    worker = here.worker("--shutdown-timeout", 0.5, "--processes", processes)
+    result = chaos_tasks.wait_in_a_thread.using(queue_name=QUEUE).enqueue(str(here.folder))
+    here.until(lambda: (here.folder / "begun").exists(), "the task is begun")
+    began = time.monotonic()
+    assert worker.terminate() == 0
+    assert time.monotonic() - began < 20
+    result.refresh()
+    assert (result.status, result.attempts) == (TaskResultStatus.READY, 0)
+    here.nobody_is_left(worker)

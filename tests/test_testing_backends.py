@@ -324,10 +324,9 @@ def test_the_signals_are_sent_with_the_backend_and_nothing_else_logs_an_error(
     assert caplog.records == []
 
 
-def test_a_task_whose_path_leads_to_something_else_fails_as_at_a_worker(immediate: Any) -> None:
-    result = hidden[0].enqueue()
-    assert result.status == TaskResultStatus.FAILED
-    assert "tests.test_testing_backends.plain" in result.errors[0].traceback
+def test_a_task_whose_path_leads_to_something_else_is_refused_as_by_the_real_backend(immediate: Any) -> None:
+    with pytest.raises(InvalidTask, match="'tests.test_testing_backends.plain' is a function, not a Task"):
+        hidden[0].enqueue()
 
 
 @pytest.mark.django_db

@@ -11,11 +11,12 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
-from django.db import connection as database
+from django.db import connections
 from django.utils import translation
 
 from echomq_django import connection, envelope, jobs, keys
@@ -675,9 +676,26 @@ def test_a_worker_that_stops_releases_what_a_coroutine_does_not_finish_and_cance
     assert cancelled.wait(PATIENCE)
 
 
-@pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("task", [tasks.query, tasks.aquery], ids=["thread", "loop"])
-def test_a_task_may_use_the_database(task: Any) -> None:
+def test_a_task_may_use_the_database(task: Any, tmp_path: Path) -> None:
+    # In a file: one in memory is never closed.
+    whole = connections.configure_settings({"default": {}, "work": {"ENGINE": "django.db.backends.sqlite3"}})["work"]
+    connections.settings["work"] = {**whole, "NAME": str(tmp_path / "work.sqlite3")}
     result = run(task)
     assert (result.status, result.return_value) == (SUCCESSFUL, 1)
-    database.close()
+
+
+@pytest.mark.parametrize("task", [tasks.add, tasks.aadd], ids=["thread", "loop"])
+def test_a_receiver_that_exits_changes_nothing(caplog: pytest.LogCaptureFixture, task: Any) -> None:
+    def bad(sender: type, **_: Any) -> None:
+        raise SystemExit(3)
+
+    task_started.connect(bad)
+    task_finished.connect(bad)
+    try:
+        result = run(task, 1, 2)
+    finally:
+        task_started.disconnect(bad)
+        task_finished.disconnect(bad)
+    assert (result.status, result.attempts) == (SUCCESSFUL, 1)
+    assert caplog.text.count("a receiver of a signal of") == 2

@@ -46,6 +46,8 @@ class Link:
         self.why_stopped = ""
         self.worn_out = False
         """Whether it stopped for a reason for which another process should take its place."""
+        self.abandoned = False
+        """Whether it ended while jobs still ran: their threads may outlive it by much."""
         self._options, self._config, self._worker = options, config, worker
         self._client = Client(config)
         self._waiting_client = Client(config, socket_timeout=BEAT + 2.0, bounded=False)
@@ -297,8 +299,13 @@ class Link:
         while not self._inbox.empty():
             self._take(self._inbox.get(), plan)
         self._settling.plan(plan)
-        for job in self._heartbeat.held():
-            job.lost = True  # its handler, if it still runs, should do no more
+        left = self._heartbeat.held()
+        for job in left:
+            job.lost = True  # its code, if it still runs, should do no more
+        # Before others may have their jobs. A function cannot be cancelled, only told.
+        self._pool.cancel(1.0)
+        self.abandoned = bool(left)
+        for job in left:
             self._settling.add(job, Release())
         self._settling.plan(plan)
         plan.add(transitions.farewell(self._worker), forget)

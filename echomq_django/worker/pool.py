@@ -66,10 +66,14 @@ class Pool:
         for _ in self._threads:
             self._ready.put(None)
 
+    def cancel(self, timeout: float) -> None:
+        """Cancel the coroutines that still run, and let them clean up for `timeout` seconds."""
+        self._loop.close(timeout)
+
     def join(self, timeout: float) -> None:
         """Wait until the threads have ended, `timeout` seconds in all. Coroutines that still run are cancelled."""
         deadline = time.monotonic() + timeout
-        self._loop.close(timeout)
+        self.cancel(timeout)
         for thread in self._threads:
             thread.join(max(deadline - time.monotonic(), 0))
 

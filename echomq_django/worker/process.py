@@ -3,6 +3,7 @@
 import logging
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -48,6 +49,11 @@ class Process:
         """End at once, for a second signal: what runs is left to its lease."""
         leave(number)
 
+    @property
+    def abandoned(self) -> bool:
+        """Say whether it has ended while jobs still ran."""
+        return self._link.abandoned
+
     def run(self) -> int:
         """Work until stopped; the exit code."""
         options = self._options
@@ -66,6 +72,20 @@ class Process:
                 reaper.join(1.0)
             logger.info("worker %s has ended (%s): %s", self._worker, self._link.why_stopped, self._link.tally)
         return WORN_OUT if self._link.worn_out and options.supervisor is not None else 0
+
+
+def end(code: int, *, abandoned: bool) -> None:
+    """Exit with a code; at once, when jobs still run that this process has given back.
+
+    Python would wait for threads that a coroutine has started, and for as long run what is another worker's by now.
+    """
+    if abandoned:
+        logging.shutdown()
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(code)
+    if code:
+        raise SystemExit(code)
 
 
 def leave(number: int) -> None:

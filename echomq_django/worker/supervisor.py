@@ -15,7 +15,7 @@ from multiprocessing.context import SpawnProcess
 import django
 
 from .options import Options
-from .process import WORN_OUT, Process, leave, log_to_stderr, signals
+from .process import WORN_OUT, Process, end, leave, log_to_stderr, signals
 
 logger = logging.getLogger("echomq_django.worker")
 
@@ -35,7 +35,7 @@ def child(options: Options) -> None:
     process = Process(options)
     with signals(process.stop, again=lambda number: None, numbers=(signal.SIGTERM,)):
         code = process.run()
-    raise SystemExit(code)
+    end(code, abandoned=process.abandoned)
 
 
 class Supervisor:
@@ -48,6 +48,9 @@ class Supervisor:
         self._pauses = [0.0] * processes
         self._start_at = [0.0] * processes
         self._stops: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    abandoned = False
+    """Whether jobs still run in this process: none ever does."""
 
     def stop(self, why: str) -> None:
         """Ask all processes to finish; safe from any thread and from a signal handler."""

@@ -10,6 +10,7 @@ from inspect import iscoroutinefunction
 from typing import Any, Protocol
 
 from asgiref.sync import sync_to_async
+from django.dispatch import Signal
 from django.utils import timezone
 
 from echomq_django import envelope, payload
@@ -108,7 +109,7 @@ class TaskWork:
 
     def _begun(self) -> None:
         # Robust, here and below: what a receiver raises is logged, and changes nothing for the job.
-        task_started.send_robust(self._sender, task_result=self.result)
+        self._send(task_started)
 
     async def _start(self) -> Any:
         await sync_to_async(self._begun)()
@@ -169,7 +170,16 @@ class TaskWork:
     def tell(self) -> None:
         """Send task_finished, when no further attempt follows and this one still counts."""
         if self._is_over:
-            task_finished.send_robust(self._sender, task_result=self.result)
+            self._send(task_finished)
+
+    def _send(self, signal: Signal) -> None:
+        try:
+            signal.send_robust(self._sender, task_result=self.result)
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
+            # send_robust lets through what is no Exception: SystemExit, for one.
+            logger.exception("a receiver of a signal of %r failed", self.job)
 
     async def atell(self) -> None:
         """Send task_finished, from the loop: not with asend, in whose receivers sys.exc_info() is empty."""

@@ -14,7 +14,7 @@ from echomq_django import conf, keys
 from echomq_django.exceptions import EchoMQError
 from echomq_django.worker import reload
 from echomq_django.worker.options import Options
-from echomq_django.worker.process import Process, log_to_stderr, signals
+from echomq_django.worker.process import Process, end, log_to_stderr, signals
 from echomq_django.worker.running import can_run, served_queues
 from echomq_django.worker.supervisor import Supervisor
 
@@ -85,8 +85,7 @@ class Command(BaseCommand):
                 code = worker.run()
         except EchoMQError as error:
             raise CommandError(str(error)) from error
-        if watcher.has_changed or code:
-            sys.exit(reload.RELOAD if watcher.has_changed else code)
+        end(reload.RELOAD if watcher.has_changed else code, abandoned=worker.abandoned)
 
     def _options(self, given: dict[str, Any]) -> Options:
         try:
