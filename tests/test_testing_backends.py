@@ -325,7 +325,7 @@ def test_the_signals_are_sent_with_the_backend_and_nothing_else_logs_an_error(
 
 
 def test_a_task_whose_path_leads_to_something_else_is_refused_as_by_the_real_backend(immediate: Any) -> None:
-    with pytest.raises(InvalidTask, match="'tests.test_testing_backends.plain' is a function, not a Task"):
+    with pytest.raises(InvalidTask, match=r"'tests\.test_testing_backends\.plain' is a function, not a Task"):
         hidden[0].enqueue()
 
 
