@@ -73,7 +73,8 @@ def test_the_decorator_takes_no_run_after() -> None:
 @pytest.mark.parametrize(
     ("option", "value"),
     [
-        ("max_attempts", 0), ("max_attempts", True), ("max_attempts", 1.0), ("max_attempts", "3"), ("max_attempts", 10**12),
+        ("max_attempts", 0), ("max_attempts", True), ("max_attempts", 1.0), ("max_attempts", "3"),
+        ("max_attempts", 10**12),
         ("timeout", 0), ("timeout", -1), ("timeout", True), ("timeout", "30"), ("timeout", float("nan")),
         ("timeout", 1e300),
         ("backoff", 3), ("priority", 101), ("priority", 0.5), ("queue_name", "a{b"), ("queue_name", "emq"),
