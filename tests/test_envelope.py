@@ -84,7 +84,7 @@ def test_an_argument_that_would_change_is_refused(value: Any, why: str) -> None:
         (b'{"task": "a.b", "kwargs": []}', "kwargs"),
         (b'{"task": "a.b", "v": 2}', "version is 2"),
         (b'{"task": "a.b", "v": true}', "version is True"),
-        (b"[" * 5000 + b"]" * 5000, "not JSON"),
+        (b"[" * 5000 + b"]" * 5000, "not JSON|not a task"),  # how deep JSON may be is up to the Python
     ],
 )
 def test_what_is_no_envelope_is_told_why(body: bytes, why: str) -> None:
