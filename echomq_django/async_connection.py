@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 
 from . import conf
 from .address import parameters
-from .async_pool import Pool, reply
+from .async_pool import Pool
 from .call import Call, Command
 from .conf import AliasConfig
 from .exceptions import ServerUnavailable
@@ -79,9 +79,7 @@ class AsyncClient:
         except (RedisError, OSError) as error:
             raise await self._unavailable(error, sent=False) from error
         try:
-            async with asyncio.timeout(pool.patience):
-                await connection.send_packed_command(connection.pack_commands(commands), check_health=False)
-                replies = [await reply(connection) for _ in commands]
+            replies = await pool.exchange(connection, commands)
         except BaseException as error:
             await pool.drop(connection)
             if isinstance(error, (RedisError, OSError)):

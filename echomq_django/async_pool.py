@@ -1,8 +1,8 @@
 """The connections of one event loop to one server: each is fenced when it is made, and lent to one call at a time."""
 
 import asyncio
-from contextlib import suppress
-from functools import partial
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from redis import connection as sync
@@ -23,6 +23,9 @@ MOST_CONNECTIONS = 10
 WAIT_FOR_TURN = 20.0
 """Seconds for which a call waits for its turn; redis-py's own pools wait as long."""
 
+GRACE = 0.05
+"""Seconds more for a loop to read what has come, when other code has kept it from looking for too long."""
+
 _KINDS: dict[type, type[AbstractConnection]] = {
     sync.Connection: Connection,
     sync.SSLConnection: SSLConnection,
@@ -38,11 +41,9 @@ class Pool:
         self._kind = _KINDS[options.pop("connection_class")]
         self._turns = asyncio.Semaphore(options.pop("max_connections", MOST_CONNECTIONS))
         self._wait = options.pop("timeout", WAIT_FOR_TURN)
-        # One limit around a whole exchange. redis-py's own is around each write and read, at the cost of a task
-        # for each write before Python 3.12, where a cancellation can get lost besides.
-        self.patience: float | None = options.pop("socket_timeout")
+        self._patience: float | None = options["socket_timeout"]
         del options["maint_notifications_config"]  # only redis-py's own pools would switch these on
-        self._options = {**options, "socket_timeout": None, "retry": Retry(NoBackoff(), 0)}
+        self._options = {**options, "retry": Retry(NoBackoff(), 0)}
         self._idle: list[AbstractConnection] = []
         self._closed = False
 
@@ -68,14 +69,28 @@ class Pool:
 
     async def _opened(self) -> AbstractConnection:
         connection = self._kind(**self._options)
+
+        async def ask(command: Command) -> Any:
+            [reply] = await self.exchange(connection, (command,))
+            return reply
+
         try:
-            async with asyncio.timeout(self.patience):
-                await connection.connect()
-                await adrive(checking(self._config.wire_version, where(self._config)), partial(_ask, connection))
+            await connection.connect()
+            # From now on exchange sets the limit. redis-py's own is around each write and read, at the cost of a
+            # task for each write before Python 3.12, where a cancellation can get lost besides.
+            connection.socket_timeout = None
+            await adrive(checking(self._config.wire_version, where(self._config)), ask)
         except BaseException:
             await connection.disconnect(nowait=True)
             raise
         return connection
+
+    async def exchange(self, connection: AbstractConnection, commands: Sequence[Command]) -> list[Any]:
+        """Send commands in one go and read a reply for each, before the time limit; an error reply as its exception."""
+        async with asyncio.timeout(None) as limit:
+            with _expiring(limit, self._patience):
+                await connection.send_packed_command(connection.pack_commands(commands), check_health=False)
+                return [await _reply(connection) for _ in commands]
 
     async def give_back(self, connection: AbstractConnection) -> None:
         """Take back a connection of which every reply has been read."""
@@ -119,13 +134,21 @@ async def _usable(connection: AbstractConnection) -> bool:
     return usable
 
 
-async def _ask(connection: AbstractConnection, command: Command) -> Any:
-    await connection.send_command(*command, check_health=False)
-    return await reply(connection)
+@contextmanager
+def _expiring(limit: asyncio.Timeout, seconds: float | None) -> Iterator[None]:
+    """Let a limit expire some seconds from now, and not before the loop has looked at its sockets then."""
+    if seconds is None:
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    late = loop.call_later(seconds, lambda: limit.reschedule(loop.time() + GRACE))
+    try:
+        yield
+    finally:
+        late.cancel()
 
 
-async def reply(connection: AbstractConnection) -> Any:
-    """Read a reply; an error reply is given as its exception."""
+async def _reply(connection: AbstractConnection) -> Any:
     try:
         return await connection.read_response()
     except ResponseError as error:

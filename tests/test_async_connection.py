@@ -123,7 +123,7 @@ def test_a_call_cancelled_while_its_reply_is_under_way_closes_its_connection(cli
 def test_a_connection_on_which_anything_was_raised_is_not_used_again(
     client: redis.Redis, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
 ) -> None:
-    read, hits = async_connection.reply, []
+    read, hits = async_pool._reply, []
 
     async def interrupted(line: Any) -> Any:
         if not hits:
@@ -133,7 +133,7 @@ def test_a_connection_on_which_anything_was_raised_is_not_used_again(
 
     async def main() -> None:
         await one(0)
-        monkeypatch.setattr(async_connection, "reply", interrupted)
+        monkeypatch.setattr(async_pool, "_reply", interrupted)
         with pytest.raises(error):
             await jobs.aget("mail", ids.mint())  # its reply is still under way
         await one(1)
@@ -253,6 +253,23 @@ def test_an_aenqueue_whose_answer_never_comes_is_sent_again_and_then_given_up_as
     assert time.monotonic() - started < 5.5
     assert caught.value.unknown
     assert client.zcard(MAIL.pending) == 2
+
+
+def test_a_reply_that_came_while_other_code_kept_the_loop_busy_is_in_time(
+    client: redis.Redis, settings: Any, url: str
+) -> None:
+    settings.ECHOMQ = {"default": {"LOCATION": url, "OPTIONS": {"client_name": NAME, "socket_timeout": 0.1}}}
+
+    async def main() -> None:
+        await one(0)
+        client.config_resetstat()
+        call = asyncio.create_task(jobs.aenqueue("mail", b"payload"))
+        await asyncio.sleep(0)
+        time.sleep(0.3)
+        assert (await call).status == "enqueued"
+
+    run(main())
+    assert client.info("commandstats")["cmdstat_evalsha"]["calls"] == 1
 
 
 def test_a_server_that_does_not_answer_keeps_nobody_else_of_the_loop_waiting(client: redis.Redis) -> None:
@@ -586,6 +603,28 @@ print(json.dumps(made))
     assert len(held) == 300
     assert len(set(made)) == 150
     assert {*made} <= held.keys()
+
+
+def test_a_child_that_goes_on_with_its_parents_loop_has_connections_of_its_own(
+    client: redis.Redis,
+    program: Program,  # noqa: F811
+) -> None:
+    before, child, after = program("""
+import asyncio, json, os
+from echomq_django import async_connection
+async def number():
+    return (await async_connection.client().exchange((("CLIENT", "ID"),)))[0]
+runner = asyncio.Runner()
+print(json.dumps(runner.run(number())), flush=True)
+pid = os.fork()
+if pid == 0:
+    print(json.dumps(runner.run(number())), flush=True)
+    os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+print(json.dumps(runner.run(number())))
+runner.close()
+""")
+    assert before == after != child
 
 
 def test_a_fork_from_a_coroutine_leaves_the_child_able_to_work(

@@ -101,7 +101,7 @@ def test_an_own_id_makes_the_second_enqueue_a_duplicate_while_the_job_or_its_res
     [claim] = jobs.claim("mail")
     assert jobs.enqueue("mail", b"third", id=OWN).status == "duplicate"
     assert claim.payload == b"first"
-    jobs.complete(claim)
+    jobs.complete(claim, "done")
     assert jobs.enqueue("mail", b"fourth", id=OWN).status == "duplicate"
     client.delete(MAIL.result(OWN))
     assert jobs.enqueue("mail", b"fifth", id=OWN).status == "enqueued"
@@ -708,7 +708,7 @@ def test_dead_jobs_beyond_the_time_and_the_number_are_forgotten(client: redis.Re
 # --- results ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("result", [None, True, 0, -1.5, "text", "é\u2028", "", [], [1, [None]], {"a": {"b": []}}])
+@pytest.mark.parametrize("result", [True, 0, -1.5, "text", "é\u2028", "", [], [1, [None]], {"a": {"b": []}}])
 def test_a_completed_job_is_found_with_its_result_while_that_is_kept(client: redis.Redis, result: Any) -> None:
     claim = a_claim(b"payload", name="a.b")
     jobs.complete(claim, result)
@@ -721,6 +721,17 @@ def test_a_completed_job_is_found_with_its_result_while_that_is_kept(client: red
     client.delete(MAIL.result(claim.id))
     with pytest.raises(JobGone, match=r"its result is kept no longer \(RESULT_TTL\)"):
         jobs.get("mail", claim.id)
+
+
+def test_a_job_without_a_result_is_kept_only_where_the_setting_says_so(settings: Any, url: str) -> None:
+    claim = a_claim()
+    jobs.complete(claim)
+    with pytest.raises(JobGone):
+        jobs.get("mail", claim.id)
+    settings.ECHOMQ = {"default": {"LOCATION": url, "QUEUES": {"mail": {"RESULT_TTL": 60}}}}
+    claim = a_claim()
+    jobs.complete(claim)
+    assert (jobs.get("mail", claim.id).state, jobs.get("mail", claim.id).result) == ("completed", b"null")
 
 
 @pytest.mark.parametrize(
@@ -765,12 +776,12 @@ def test_a_completed_job_keeps_its_errors_and_its_log() -> None:
     note = transitions.annotate(MAIL, claim, [("log", "one"), ("log", "two"), ("progress", "9"), ("checkpoint", "[]")])
     assert connection.client().run(note) == "ok"
     before, lines = jobs.get("mail", claim.id), jobs.logs("mail", claim.id)
-    jobs.complete(claim)
+    jobs.complete(claim, 7)
     after = jobs.get("mail", claim.id)
     assert [record.message for record in after.errors] == ["it failed"]
     assert (after.errors, jobs.logs("mail", claim.id)) == (before.errors, lines)
     assert (before.progress, before.checkpoint, before.result, before.finished_at) == ("9", b"[]", None, None)
-    assert (after.progress, after.checkpoint, after.result, after.attempt) == ("9", b"[]", b"null", 2)
+    assert (after.progress, after.checkpoint, after.result, after.attempt) == ("9", b"[]", b"7", 2)
     assert lines == ["one", "two"]
 
 

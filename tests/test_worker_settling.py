@@ -115,6 +115,22 @@ def test_more_than_a_script_takes_are_two_commands(desk: Any) -> None:
     assert one.tally == "501 completed"
 
 
+def test_each_job_is_kept_with_its_own_result_and_its_queue_s_time(
+    bench: Bench, desk: Any, client: redis.Redis
+) -> None:
+    bench.queues(default={"RESULT_TTL": 60, "KEEP_COMPLETED": 2}, mail={"KEEP_COMPLETED": 0})
+    one = desk()
+    first, second, third = one.hold(3)
+    [other] = one.hold(1, "mail")
+    for job, outcome in ((first, Complete("1")), (second, Complete()), (third, Complete("3")), (other, Complete("4"))):
+        one.settling.add(job, outcome)
+    assert one.turn() == 2
+    assert [jobs.get("default", job.id).result for job in (first, second, third)] == [b"1", None, b"3"]
+    assert 50_000 < client.pttl(DEFAULT.result(first.id)) <= 60_000
+    assert [job.id for job in jobs.recent("default")] == [third.id, second.id]
+    assert client.keys(f"*{other.id}*") == client.keys(MAIL.recent) == []
+
+
 def test_released_jobs_go_back_by_one_command_at_no_cost(desk: Any) -> None:
     one = desk()
     held = one.hold(30)

@@ -43,7 +43,8 @@ def claim(queue: str, n: int = 1, lease: Seconds | None = None, *, using: str = 
 def complete(claim: Claim, result: Any = None, *, using: str = conf.DEFAULT_ALIAS) -> None:
     """Retire a job whose work is done; LeaseLost or JobGone when this claim no longer holds it.
 
-    The result, any value that survives JSON, is kept with the job for the queue's RESULT_TTL.
+    A result, any value that survives JSON, is kept with the job for the queue's RESULT_TTL. Without one the job is
+    kept only where RESULT_TTL is set.
     """
     config = conf.alias(using).queue(claim.queue)
     try:
@@ -52,7 +53,7 @@ def complete(claim: Claim, result: Any = None, *, using: str = conf.DEFAULT_ALIA
         raise PayloadError(
             f"the result of job {claim.id} of queue {claim.queue!r} cannot be kept, and the job is not settled: {error}"
         ) from None
-    ttl_ms = config.result_ttl_ms
+    ttl_ms = config.result_ttl_ms if result is not None or config.result_ttl is not None else 0
     call = transitions.complete(
         keys.of(claim.queue),
         [claim],

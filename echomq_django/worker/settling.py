@@ -20,6 +20,9 @@ logger = logging.getLogger("echomq_django.worker")
 
 WARN_EVERY = 60.0
 
+KEPT_BATCH = 50
+"""The most jobs that one call completes and keeps: a result may have a megabyte, and a kept row costs the server more."""
+
 
 @dataclass(slots=True)
 class Settle:
@@ -78,8 +81,10 @@ class Settling:
                 plan.add(self._single(settle.job, outcome), self._settled([settle]))
         for batches, transition in ((completes, self._complete), (releases, self._release)):
             for name, batch in batches.items():
-                for first in range(0, len(batch), MAX_BATCH):
-                    chunk = batch[first : first + MAX_BATCH]
+                keeps = batches is completes and self._config.queue(name).result_ttl_ms > 0
+                size = KEPT_BATCH if keeps else MAX_BATCH
+                for first in range(0, len(batch), size):
+                    chunk = batch[first : first + size]
                     plan.add(transition(name, chunk), self._settled(chunk))
 
     def _complete(self, queue: str, settles: list[Settle]) -> Call[list[str]]:
