@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,23 +13,23 @@ from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
-from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
-from django.utils.html import format_html
-from django.utils.translation import gettext, gettext_lazy as _, ngettext
+from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext_lazy as _
 
 from echomq_django import jobs
 from echomq_django import models as shapes
-from echomq_django.exceptions import EchoMQError, InvalidId, InvalidQueueName, JobGone, PayloadError, WrongPlace
+from echomq_django.exceptions import InvalidId, InvalidQueueName, JobGone, PayloadError, WrongPlace
 from echomq_django.ids import check_job
 from echomq_django.job import Job, Location
 from echomq_django.jobs import Span
 
+from . import bulk
 from .base import ServerAdmin, guarded
-from .filters import PLACES, ErrorFilter, PlaceFilter, QueueFilter, TaskFilter, place_of, queues_of
-from .listing import Listing, moment, shaped, when
-from .showing import Shown
+from .filters import ErrorFilter, PlaceFilter, QueueFilter, TaskFilter, place_of, queues_of
+from .listing import Listing, shaped
+from .showing import PLACE_WORDS, Shown
 
 MOVES: dict[str, tuple[str, tuple[Location, ...], Callable[..., None], Any, Any]] = {
     # move: permission, from where, what does it, the button's and the question's words
@@ -246,7 +245,12 @@ class JobAdmin(ServerAdmin):
         """Add the pages that Django has none for."""
         wrap = self.admin_site.admin_view
         own = [
-            path(f"<path:object_id>/{move}/", wrap(self.move_view), {"move": move}, name=f"{self.opts.app_label}_job_{move}")
+            path(
+                f"<path:object_id>/{move}/",
+                wrap(self.move_view),
+                {"move": move},
+                name=f"{self.opts.app_label}_job_{move}",
+            )
             for move in MOVES
         ]
         raw = path("<path:object_id>/payload/", wrap(self.payload_view), name=f"{self.opts.app_label}_job_payload")
@@ -268,11 +272,15 @@ class JobAdmin(ServerAdmin):
                 self.message_user(request, str(error), messages.ERROR)
             else:
                 self.log_change(request, shape, gettext("%s: done.") % title)
-                self.message_user(request, gettext("%(title)s: done for job %(id)s.") % {"title": title, "id": shape.job_id})
+                self.message_user(
+                    request, gettext("%(title)s: done for job %(id)s.") % {"title": title, "id": shape.job_id}
+                )
             return HttpResponseRedirect(self._url("job_change", shape.pk))
         return self._confirm(request, title, question, [shape], back=self._url("job_change", shape.pk))
 
-    def _confirm(self, request: HttpRequest, title: Any, question: Any, shown: Sequence[Any], **more: Any) -> HttpResponse:
+    def _confirm(
+        self, request: HttpRequest, title: Any, question: Any, shown: Sequence[Any], **more: Any
+    ) -> HttpResponse:
         request.current_app = self.admin_site.name  # type: ignore[attr-defined]
         context = {
             **self.admin_site.each_context(request),
@@ -313,3 +321,83 @@ class JobAdmin(ServerAdmin):
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
         """Remove a job."""
         jobs.remove(obj.queue, obj.job_id, using=self.using)
+
+    # Many at once.
+
+    @admin.action(description=_("Requeue"), permissions=["requeue"])
+    def requeue_selected(self, request: HttpRequest, chosen: Any) -> HttpResponse | None:
+        """Give dead jobs a new life."""
+        return self._many(request, chosen, "requeue_selected", _("Requeue"), jobs.requeue_many, (Location.DEAD,))
+
+    @admin.action(description=_("Run now"), permissions=["advance"])
+    def advance_selected(self, request: HttpRequest, chosen: Any) -> HttpResponse | None:
+        """Run scheduled jobs now."""
+        return self._many(request, chosen, "advance_selected", _("Run now"), jobs.advance_many, (Location.SCHEDULE,))
+
+    @admin.action(description=_("Remove"), permissions=["delete"])
+    def remove_selected(self, request: HttpRequest, chosen: Any) -> HttpResponse | None:
+        """Remove jobs that nobody runs. All pending ones go with a queue's own action, which has its own permission."""
+        places = (Location.DEAD, Location.SCHEDULE, *([] if isinstance(chosen, Listing) else [Location.PENDING]))
+        return self._many(request, chosen, "remove_selected", _("Remove"), jobs.remove_many, places)
+
+    def _many(
+        self, request: HttpRequest, chosen: Any, action: str, title: Any, do: bulk.Many, places: Sequence[Location]
+    ) -> HttpResponse | None:
+        place, across = place_of(request), isinstance(chosen, Listing)
+        if place not in places:
+            words = gettext("%(title)s: not for jobs that are %(place)s. Nothing was done.")
+            self.message_user(request, words % {"title": title, "place": PLACE_WORDS[place]}, messages.ERROR)
+            return None
+        cutoff = request.POST.get("cutoff", "")
+        if not cutoff.isdigit():
+            return self._ask_for_many(request, chosen, action, title, str(jobs.now_ms(using=self.using)), 0)
+        if not across:
+            report = bulk.selected(do, chosen.by_queue(), self.using)
+            self._log_each(request, chosen, str(title))
+        else:
+            report = bulk.matching(do, chosen, int(cutoff))
+            self._log_all(request, chosen, str(title), report.done)
+        so_far = report.done + int(request.POST.get("done") or 0)
+        if not report.finished:
+            return self._ask_for_many(request, chosen, action, title, cutoff, so_far)
+        words = ngettext("%(title)s: %(done)s job done", "%(title)s: %(done)s jobs done", so_far)
+        missed = ngettext(", %s was no longer there", ", %s were no longer there", report.missed) % report.missed
+        text = words % {"title": title, "done": f"{so_far:,}"} + (missed if report.missed else "") + "."
+        self.message_user(request, text, messages.SUCCESS)
+        return None
+
+    def _ask_for_many(
+        self, request: HttpRequest, chosen: Any, action: str, title: Any, cutoff: str, done: int
+    ) -> HttpResponse:
+        """Ask before the first batch, and after each request whose time was up."""
+        across = isinstance(chosen, Listing)
+        number = chosen.count() if not across or chosen.is_search else chosen.total
+        hidden = [("action", action), ("cutoff", cutoff), ("done", done)]
+        if across:
+            hidden += [("select_across", "1"), ("_selected_action", "all")]
+        else:
+            hidden += [("_selected_action", key) for key in chosen]
+        question = ngettext("%(title)s %(number)s %(place)s job?", "%(title)s %(number)s %(place)s jobs?", number) % {
+            "title": title,
+            "number": f"{number:,}",
+            "place": PLACE_WORDS[place_of(request)],
+        }
+        more: dict[str, Any] = {"hidden": hidden, "back": request.get_full_path()}
+        if done:
+            more |= {"result": gettext("%s done so far.") % f"{done:,}", "button": _("Continue")}
+        elif across:
+            more["note"] = _("Jobs that come here after this page was opened are spared.")
+        return self._confirm(request, title, question, [] if across else chosen, **more)
+
+    def _log_each(self, request: HttpRequest, keys: Sequence[str], words: str) -> None:
+        for key in keys:
+            shape = shapes.Job(key=key, job_id=key.partition(":")[2])
+            self.log_change(request, shape, words)
+
+    def _log_all(self, request: HttpRequest, listing: Listing, words: str, number: int) -> None:
+        """Write one line for each queue: a million lines would say no more."""
+        for queue in listing.queues:
+            text = gettext("%(words)s: %(number)s jobs that were %(place)s (%(filters)s)")
+            filters = " ".join(filter(None, [listing.task, listing.error, listing.text])) or gettext("all")
+            values = {"words": words, "number": number, "place": PLACE_WORDS[listing.place], "filters": filters}
+            self.log_change(request, shapes.Queue(name=queue), text % values)

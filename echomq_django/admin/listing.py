@@ -14,8 +14,8 @@ from django.utils import timezone
 
 from echomq_django import jobs
 from echomq_django import models as shapes
-from echomq_django.ids import check_job
 from echomq_django.exceptions import InvalidId, JobGone
+from echomq_django.ids import check_job
 from echomq_django.job import Job, Location
 from echomq_django.jobs import Span
 
@@ -146,9 +146,7 @@ class Listing:
     def _slice(self, start: int, size: int, *, payloads: bool = False) -> list[Job]:
         if len(self.queues) == 1:
             span = self.span
-            return jobs.browse(
-                self.queues[0], self.place, start, size, span=span, payloads=payloads, using=self.using
-            )
+            return jobs.browse(self.queues[0], self.place, start, size, span=span, payloads=payloads, using=self.using)
         return self._merged(start, size, payloads)
 
     def _merged(self, start: int, size: int, payloads: bool) -> list[Job]:
@@ -194,7 +192,9 @@ class Listing:
         last = min(filter(None, [bounds["last"], moment(self.span.until_ms)]))
         steps, at = [], truncated(timezone.localtime(first), kind)
         while at <= last and len(steps) < 400:
-            after = truncated(at + {"year": timedelta(days=370), "month": timedelta(days=32)}.get(kind, timedelta(hours=36)), kind)
+            after = truncated(
+                at + {"year": timedelta(days=370), "month": timedelta(days=32)}.get(kind, timedelta(hours=36)), kind
+            )
             span = Span(int(at.timestamp() * 1000), int(after.timestamp() * 1000) - 1)
             if replace(self, span=span).total:
                 steps.append(at)

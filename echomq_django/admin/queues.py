@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from django.contrib import admin, messages
 from django.contrib.admin.views.main import ChangeList
-from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.html import format_html
-from django.utils.translation import gettext, gettext_lazy as _, ngettext
+from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext_lazy as _
 
 from echomq_django import jobs
 from echomq_django import models as shapes
@@ -43,7 +42,9 @@ class QueueAdmin(ServerAdmin):
     def rows(self, request: HttpRequest, changelist: Any) -> list[shapes.Queue]:
         """Read the queues that this user may see."""
         state = next((each.value() for each in changelist.filter_specs), None)
-        serving = [worker.facts.get("queues", "").split(",") for worker in jobs.workers(using=self.using) if worker.alive]
+        serving = [
+            worker.facts.get("queues", "").split(",") for worker in jobs.workers(using=self.using) if worker.alive
+        ]
         found = []
         for name in self.get_queue_names(request):
             counts = jobs.counts(name, using=self.using)
@@ -143,7 +144,11 @@ class QueueAdmin(ServerAdmin):
             return None
         request.current_app = self.admin_site.name  # type: ignore[attr-defined]
         number = sum(shape.counts.pending for shape in chosen)
-        hidden = [("action", "drain_selected"), ("confirmed", "yes"), *(("_selected_action", each.pk) for each in chosen)]
+        hidden = [
+            ("action", "drain_selected"),
+            ("confirmed", "yes"),
+            *(("_selected_action", each.pk) for each in chosen),
+        ]
         context = {
             **self.admin_site.each_context(request),
             "title": _("Drain queues"), "opts": self.opts, "hidden": hidden, "back": request.get_full_path(),

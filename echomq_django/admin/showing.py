@@ -12,7 +12,8 @@ from django.utils.formats import date_format
 from django.utils.html import format_html
 from django.utils.module_loading import import_string
 from django.utils.timesince import timesince, timeuntil
-from django.utils.translation import gettext, gettext_lazy as _
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
 
 from echomq_django import conf, envelope, jobs, payload
 from echomq_django import models as shapes
