@@ -5,7 +5,7 @@ queue, and what to do next; when one is raised by an enqueue that could not be s
 """
 
 from .job import Claim, ErrorRecord, Job, Location
-from .looks import Counts, Lapsed, WorkerInfo
+from .looks import Census, Counts, Lapsed, Span, WorkerInfo
 from .service.admission import (
     DUPLICATE,
     ENQUEUED,
@@ -17,6 +17,7 @@ from .service.admission import (
     enqueue_many,
     enqueue_on_commit,
 )
+from .service.browsing import browse, census, count, edges, listed, page, rows
 from .service.claims import claim, complete, expire, extend, promote, reap, release, retry
 from .service.operators import (
     Moved,
@@ -39,8 +40,8 @@ from .service.reading import (
     lapsed,
     location,
     logs,
+    now_ms,
     oldest_pending_age,
-    page,
     queues,
     recent,
     workers,
@@ -51,6 +52,7 @@ __all__ = [
     "DUPLICATE",
     "ENQUEUED",
     "SCHEDULED",
+    "Census",
     "Claim",
     "Counts",
     "Enqueued",
@@ -60,16 +62,21 @@ __all__ = [
     "Location",
     "Moved",
     "Reaped",
+    "Span",
     "WorkerInfo",
     "advance",
     "advance_many",
     "aenqueue",
     "aenqueue_many",
     "aget",
+    "browse",
+    "census",
     "claim",
     "complete",
+    "count",
     "counts",
     "drain",
+    "edges",
     "enqueue",
     "enqueue_many",
     "enqueue_on_commit",
@@ -77,7 +84,9 @@ __all__ = [
     "extend",
     "get",
     "lapsed",
+    "listed",
     "location",
+    "now_ms",
     "logs",
     "oldest_pending_age",
     "page",
@@ -95,5 +104,6 @@ __all__ = [
     "requeue_many",
     "resume",
     "retry",
+    "rows",
     "workers",
 ]

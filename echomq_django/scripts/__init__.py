@@ -85,11 +85,12 @@ expire = Script("expire")
 recover = Script("recover")
 announce = Script("announce")
 lapsed = Script("lapsed")
+census = Script("census")
 pause = Script("pause")
 resume = Script("resume")
 
 ALL = (
     enqueue, claim, complete, retry, extend, annotate, release, defer, promote, reap, requeue, remove,
-    advance, expire, recover, announce, lapsed, pause, resume,
+    advance, expire, recover, announce, lapsed, census, pause, resume,
 )  # fmt: skip
 BY_SHA = {script.sha: script for script in ALL}
