@@ -5,7 +5,7 @@ queue, and what to do next; when one is raised by an enqueue that could not be s
 """
 
 from .job import Claim, ErrorRecord, Job, Location
-from .looks import Census, Counts, Lapsed, Span, WorkerInfo
+from .looks import Census, Counts, Lapsed, Minute, Span, WorkerInfo
 from .service.admission import (
     DUPLICATE,
     ENQUEUED,
@@ -40,6 +40,7 @@ from .service.reading import (
     lapsed,
     location,
     logs,
+    minutes,
     now_ms,
     oldest_pending_age,
     queues,
@@ -60,6 +61,7 @@ __all__ = [
     "Job",
     "Lapsed",
     "Location",
+    "Minute",
     "Moved",
     "Reaped",
     "Span",
@@ -86,8 +88,9 @@ __all__ = [
     "lapsed",
     "listed",
     "location",
-    "now_ms",
     "logs",
+    "minutes",
+    "now_ms",
     "oldest_pending_age",
     "page",
     "pause",

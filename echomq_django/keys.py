@@ -55,6 +55,7 @@ class QueueKeys:
     outbox: str
     completed: str
     failed: str
+    minute_root: str
     result_root: str
     recent: str
     events: str
@@ -71,6 +72,10 @@ class QueueKeys:
     def logs(self, job_id: str) -> str:
         """Name the list of a job's log lines."""
         return self.job_root + job_id + ":logs"
+
+    def minute(self, number: int) -> str:
+        """Name the counts of a minute, given as minutes since 1970."""
+        return f"{self.minute_root}{number}"
 
     def result(self, job_id: str) -> str:
         """Name what is kept of a completed job: its row, under another name."""
@@ -108,6 +113,7 @@ def of(queue: str) -> QueueKeys:
         outbox=base + "flow:outbox",
         completed=base + "metrics:completed",
         failed=base + "metrics:failed",
+        minute_root=base + "minute:",
         result_root=base + "result:",
         recent=base + "recent",
         events=base + "events",

@@ -11,6 +11,8 @@ from .call import Call, first_reply, pairs, unix_ms
 from .job import LARGE_FIELDS, ROW_FIELDS, Job, Location, clock_ms, head
 from .keys import QueueKeys
 
+MINUTE_MS = 60_000
+
 ANNOUNCE_EVERY_MS = 5_000
 """How often a worker says that it lives."""
 
@@ -69,6 +71,16 @@ class Census:
     """How many jobs were looked at."""
     tasks: Counter[str]
     errors: Counter[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Minute:
+    """Hold what happened in one minute: jobs that were completed, and attempts that failed."""
+
+    minute: int
+    """When it began, unix ms."""
+    completed: int
+    failed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,6 +376,21 @@ def clock() -> Call[int]:
     return Call("ask for the time", (("TIME",),), lambda replies: unix_ms(replies[0]), True)
 
 
+def minutes(keys: QueueKeys, *, now_ms: int, number: int) -> Call[list[Minute]]:
+    """Read the counts of the latest minutes, the oldest first."""
+    latest = now_ms // MINUTE_MS
+    listed = range(latest - number + 1, latest + 1)
+
+    def parse(replies: Sequence[Any]) -> list[Minute]:
+        return [
+            Minute(minute * MINUTE_MS, *(_number(value) for value in _items(reply) or (None, None)))
+            for minute, reply in zip(listed, replies, strict=True)
+        ]
+
+    commands = tuple(("HMGET", keys.minute(minute), "completed", "failed") for minute in listed)
+    return Call(f"read the minutes of queue {keys.queue!r}", commands, parse, resend=True, bears_wrong_types=True)
+
+
 def lapsed(keys: QueueKeys) -> Call[Lapsed]:
     """Count the leases that have run out and the scheduled jobs that are due: a script, for the server's clock."""
     return Call(
@@ -377,6 +404,10 @@ def lapsed(keys: QueueKeys) -> Call[Lapsed]:
 def _shown(job_id: bytes) -> str:
     # Anything can be put into a place by hand, and must not keep the others from being seen.
     return job_id.decode(errors="backslashreplace")
+
+
+def _number(value: bytes | None) -> int:
+    return int(value) if value and value.isdigit() else 0
 
 
 def _missing(reply: Any) -> bool:

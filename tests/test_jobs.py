@@ -199,6 +199,7 @@ def test_a_queue_without_a_proper_name_is_refused_by_every_function(client: redi
         lambda: jobs.counts(queue),
         lambda: jobs.page(queue, "dead"),
         lambda: jobs.oldest_pending_age(queue),
+        lambda: jobs.minutes(queue),
         lambda: jobs.requeue(queue, OWN),
         lambda: jobs.remove(queue, OWN),
         lambda: jobs.advance(queue, OWN),
@@ -945,6 +946,29 @@ def test_two_queues_of_one_server_share_nothing(client: redis.Redis) -> None:
     assert jobs.location("mail.high", OWN) is None
 
 
+def test_the_minutes_of_the_last_hour_are_told_the_oldest_first_also_those_in_which_nothing_was_done(
+    client: redis.Redis,
+) -> None:
+    this = now_ms(client) // 60_000
+    assert this * 60_000 <= jobs.now_ms() < (this + 2) * 60_000
+    for minute in range(this - 100, this - 5):
+        client.hset(MAIL.minute(minute), mapping={"completed": minute, "failed": 1})
+    client.delete(MAIL.minute(this - 7), MAIL.minute(this - 8))
+    client.set(MAIL.minute(this - 7), "junk")
+    client.hset(MAIL.minute(this - 6), mapping={"completed": "x", "failed": "-1"})
+    jobs.complete(a_claim())
+    a_dead_job()
+    found = jobs.minutes("mail")
+    last = found[-1].minute // 60_000
+    assert last in (this, this + 1)
+    assert [each.minute for each in found] == [minute * 60_000 for minute in range(last - 59, last + 1)]
+    told = {each.minute // 60_000 - this: (each.completed, each.failed) for each in found}
+    assert [told[at] for at in range(-58, -8)] == [(this + at, 1) for at in range(-58, -8)]
+    assert [told[at] for at in range(-8, 0)] == [(0, 0)] * 8
+    assert (told[0][0] + told.get(1, (0, 0))[0], told[0][1] + told.get(1, (0, 0))[1]) == (1, 1)
+    assert set(jobs.minutes("other")) == {jobs.Minute(each.minute, 0, 0) for each in found}
+
+
 def test_lapsed_counts_what_a_reap_and_a_promote_would_move(client: redis.Redis) -> None:
     claim = a_claim()
     done = jobs.enqueue("mail", b"", delay=60)
@@ -998,6 +1022,7 @@ def test_a_removed_job_leaves_nothing_behind(client: redis.Redis) -> None:
         keys.QUEUES,
         MAIL.wake,
         MAIL.failed,
+        *(key for key in dump(client) if key.startswith(MAIL.minute_root)),
     }
 
 
@@ -1169,6 +1194,7 @@ def test_every_function_takes_the_server_of_its_alias(settings: Any, url: str, c
     assert jobs.counts("mail", **second).pending == 2
     assert jobs.get("mail", two.id, **second).location == jobs.location("mail", three.id, **second) == "pending"
     assert jobs.oldest_pending_age("mail", **second) is not None
+    assert sum(each.completed for each in jobs.minutes("mail", **second)) == 1
     assert len(jobs.page("mail", "pending", **second)) == 2
     assert jobs.queues(**second) == ["mail"]
     assert jobs.workers(**second) == []

@@ -50,6 +50,7 @@ class Model:
     wake: int = 0
     completed: int = 0
     failed: int = 0
+    attempts_failed: int = 0
     paused: bool = False
 
     def ordered(self, place: str) -> list[str]:
@@ -258,6 +259,7 @@ class Queue(RuleBasedStateMachine):
             expected = "lost"
         else:
             model.records[claim.id] = model.records.get(claim.id, 0) + 1
+            model.attempts_failed += 1
             row = model.rows[claim.id]
             row.pop("deferred_at", None)
             if int(row["attempts"]) - int(row.get("spared", 0)) >= maximum:
@@ -432,6 +434,9 @@ class Queue(RuleBasedStateMachine):
             expected["metrics:completed"] = {"count": str(model.completed)}
         if model.failed:
             expected["metrics:failed"] = {"count": str(model.failed)}
+        ticked = {"completed": model.completed, "failed": model.attempts_failed}
+        if minute := {name: str(number) for name, number in ticked.items() if number}:
+            expected["minute"] = minute
         assert {job_id: len(found.pop(errors(job_id), ())) for job_id in model.rows} == {
             job_id: model.records.get(job_id, 0) for job_id in model.rows
         }

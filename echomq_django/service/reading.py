@@ -3,7 +3,7 @@
 from echomq_django import async_connection, conf, connection, ids, keys, looks
 from echomq_django.exceptions import JobGone
 from echomq_django.job import Job, Location, minted_ms
-from echomq_django.looks import Counts, WorkerInfo
+from echomq_django.looks import Counts, Minute, WorkerInfo
 from echomq_django.transitions import MAX_BATCH
 
 
@@ -70,6 +70,15 @@ def oldest_pending_age(queue: str, *, using: str = conf.DEFAULT_ALIAS) -> float 
     now_ms, heads = connection.client(using).run(looks.heads(keys.of(queue)))
     minted = [at for job_id in heads if (at := minted_ms(job_id)) is not None]
     return max(now_ms - min(minted), 0) / 1000 if minted else None
+
+
+def minutes(queue: str, *, using: str = conf.DEFAULT_ALIAS) -> list[Minute]:
+    """Count, minute by minute of the last hour, the jobs that were completed and the attempts that failed.
+
+    The oldest first. The last one is that of the server's clock now, and not over yet.
+    """
+    client, queue_keys = connection.client(using), keys.of(queue)
+    return client.run(looks.minutes(queue_keys, now_ms=client.run(looks.clock()), number=60))
 
 
 def lapsed(queue: str, *, using: str = conf.DEFAULT_ALIAS) -> looks.Lapsed:
