@@ -6,9 +6,8 @@ its database. So a test gives `visit` a function to run over there, and asks the
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -17,6 +16,8 @@ import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.test import Client
+
+__all__ = ["SCREENSHOTS", "Chromium", "Page", "Visit", "expect"]
 
 T = TypeVar("T")
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
@@ -31,7 +32,7 @@ def lacking(what: str) -> NoReturn:
 
 
 try:
-    from playwright.sync_api import Browser, ConsoleMessage, Page, Response, sync_playwright
+    from playwright.sync_api import Browser, ConsoleMessage, Page, Response, expect, sync_playwright
 except ImportError:
     lacking("Playwright is not installed: install the dependency group test")
 
@@ -71,15 +72,16 @@ class Chromium:
             # Every browser asks for it, and no admin has one.
             context.route("**/favicon.ico", lambda route: route.fulfill(status=204))
             page = context.new_page()
-            with complaints(page) as found:
-                result = walk(page)
-            assert not found, "\n".join(found)
-            return result
+            found = complaints(page)
+            try:
+                return walk(page)
+            finally:
+                # What the browser said first is the cause of what the walk then missed.
+                assert not found, "\n".join(found)
 
 
-@contextmanager
-def complaints(page: Page) -> Iterator[list[str]]:
-    """Collect console messages, errors of scripts, dialogs and answers that are errors."""
+def complaints(page: Page) -> list[str]:
+    """Collect, from now on, console messages, errors of scripts, dialogs and answers that are errors."""
     found: list[str] = []
 
     def on_console(message: ConsoleMessage) -> None:
@@ -93,7 +95,7 @@ def complaints(page: Page) -> Iterator[list[str]]:
     page.on("response", on_response)
     page.on("pageerror", lambda error: found.append(f"{page.url}: {error}"))
     page.on("dialog", lambda dialog: (found.append(f"{page.url}: a dialog says {dialog.message}"), dialog.dismiss()))
-    yield found
+    return found
 
 
 @dataclass(frozen=True)
