@@ -5,11 +5,23 @@ nothing, so that `dumpdata` and deletions elsewhere ask no database for tables t
 migrations package, which every changed word would want a migration of.
 """
 
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import pgettext_lazy
+
+from . import job as stored
+from .looks import Counts, Minute, WorkerInfo
+
+
+class Nothing(models.QuerySet[Any]):
+    """Refuse to store; `none()` does the rest."""
+
+    def bulk_create(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuse to store."""
+        raise TypeError("jobs, queues and workers are kept at the server: use echomq_django.jobs")
 
 
 class NothingStored(models.Manager[Any]):
@@ -17,11 +29,7 @@ class NothingStored(models.Manager[Any]):
 
     def get_queryset(self) -> models.QuerySet[Any]:
         """Give an empty query."""
-        return super().get_queryset().none()
-
-    def bulk_create(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Refuse to store."""
-        raise TypeError("jobs, queues and workers are kept at the server: use echomq_django.jobs")
+        return Nothing(self.model, using=self._db).none()
 
 
 class Shape(models.Model):
@@ -35,19 +43,28 @@ class Shape(models.Model):
         base_manager_name = "objects"
         default_manager_name = "objects"
 
-    def save(self, *args: Any, **kwargs: Any) -> NoReturn:
+    # Not save: this is where save, create, get_or_create and loaddata meet.
+    def save_base(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Refuse to store."""
-        raise TypeError(f"a {self._meta.verbose_name} is kept at the server: use echomq_django.jobs")
+        raise TypeError(f"a {self._meta.model_name} is kept at the server: use echomq_django.jobs")
 
     def delete(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Refuse to delete."""
-        raise TypeError(f"a {self._meta.verbose_name} is kept at the server: use echomq_django.jobs")
+        raise TypeError(f"a {self._meta.model_name} is kept at the server: use echomq_django.jobs")
 
 
 class Queue(Shape):
     """Be a queue in the admin."""
 
     name = models.CharField(_("name"), max_length=128, primary_key=True)
+
+    # What was seen at the server; whoever reads a queue sets it.
+    counts: Counts
+    age: float | None
+    minutes: Sequence[Minute]
+    serving: int
+    jobs_url: str
+    """Where its jobs are listed; empty for who may not see them."""
 
     class Meta(Shape.Meta):
         abstract = False
@@ -71,6 +88,9 @@ class Job(Shape):
     arguments = models.JSONField(_("arguments"), default=dict)
     at = models.DateTimeField(_("time"), null=True)
 
+    # What was seen at the server; whoever reads a job sets it.
+    job: stored.Job
+
     class Meta(Shape.Meta):
         abstract = False
         verbose_name = pgettext_lazy("of a queue", "job")
@@ -90,6 +110,11 @@ class Worker(Shape):
     """Be a worker in the admin."""
 
     name = models.CharField(_("name"), max_length=200, primary_key=True)
+
+    # What was seen at the server; whoever reads a worker sets it.
+    info: WorkerInfo
+    queues: Sequence[str]
+    """Those of its queues that the user may see."""
 
     class Meta(Shape.Meta):
         abstract = False

@@ -2,22 +2,59 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from django.contrib import admin, messages
+from django.contrib.admin.utils import quote, unquote
 from django.contrib.admin.views.main import ChangeList
-from django.http import HttpRequest, HttpResponse
-from django.template.response import TemplateResponse
-from django.urls import reverse
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import URLPattern, path
+from django.utils.formats import number_format
 from django.utils.html import format_html
-from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext
 
 from echomq_django import jobs
 from echomq_django import models as shapes
+from echomq_django.job import Location
 
-from .base import Rows, ServerAdmin, WholeList, guarded
+from .base import Rows, ServerAdmin, WholeList, guarded, in_words, number, whole
 from .filters import ServerFilter
+from .overview import overview, served, waiting
+
+SECONDS = 5.0
+"""How long one request drains before it asks to go on."""
+
+STEP = 5_000
+"""How many jobs are drained between two looks at the clock."""
+
+DRAIN = _("Drain")
+FACTS = ("pending", "active", "scheduled", "dead", "latency", "rate", "workers", "state")
+
+
+@dataclass(frozen=True)
+class Switch:
+    """Hold what pausing and resuming do not share."""
+
+    do: Callable[..., None]
+    title: Any
+    question: Any
+    done: Any
+
+
+SWITCHES = {
+    "pause": Switch(
+        jobs.pause,
+        _("Pause"),
+        _("Let nobody claim jobs of this queue until it is resumed? What is active goes on."),
+        _("Paused: %s."),
+    ),
+    "resume": Switch(jobs.resume, _("Resume"), _("Let jobs of this queue be claimed again?"), _("Resumed: %s.")),
+}
 
 
 class StateFilter(ServerFilter):
@@ -34,80 +71,88 @@ class StateFilter(ServerFilter):
 class QueueAdmin(ServerAdmin):
     """Watch, pause and drain queues."""
 
-    list_display = ("name", "pending", "active", "scheduled", "dead", "latency", "rate", "workers", "state")
-    list_display_links = None
+    list_display = ("name", *FACTS)
     list_filter = (StateFilter,)
+    fields = readonly_fields = ("name", *FACTS)
     actions = ("pause_selected", "resume_selected", "drain_selected")
-
-    def rows(self, request: HttpRequest, changelist: Any) -> list[shapes.Queue]:
-        """Read the queues that this user may see."""
-        state = next((each.value() for each in changelist.filter_specs), None)
-        serving = [
-            worker.facts.get("queues", "").split(",") for worker in jobs.workers(using=self.using) if worker.alive
-        ]
-        found = []
-        for name in self.get_queue_names(request):
-            counts = jobs.counts(name, using=self.using)
-            if state in (None, "paused" if counts.paused else "running"):
-                shape = shapes.Queue(name=name)
-                shape.counts, shape.serving = counts, sum(name in queues for queues in serving)
-                shape.age = jobs.oldest_pending_age(name, using=self.using)
-                shape.minutes = jobs.minutes(name, using=self.using)
-                found.append(shape)
-        return found
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         """Give the list of all queues."""
         return WholeList
 
-    @guarded
-    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        """Show the queues."""
-        return super().changelist_view(request, extra_context)
+    def rows(self, request: HttpRequest, changelist: Any) -> list[shapes.Queue]:
+        """Read the queues that this user may see."""
+        state = next((each.value() for each in changelist.filter_specs), None)
+        found = self._read(request, self.get_queue_names(request))
+        return [shape for shape in found if state in (None, "paused" if shape.counts.paused else "running")]
 
-    def _jobs_link(self, shape: shapes.Queue, place: str, number: int) -> Any:
-        url = reverse(f"admin:{self.opts.app_label}_job_changelist", current_app=self.admin_site.name)
-        return format_html('<a href="{}?location={}&amp;queue={}">{}</a>', url, place, shape.name, f"{number:,}")
+    def get_object(self, request: HttpRequest, object_id: str, from_field: Any = None) -> shapes.Queue | None:
+        """Read a queue; None when there is none, or this user may not see it."""
+        return next(
+            iter(self._read(request, [each for each in self.get_queue_names(request) if each == object_id])), None
+        )
+
+    def _read(self, request: HttpRequest, names: Sequence[str]) -> list[shapes.Queue]:
+        workers = [worker for worker in jobs.workers(using=self.using) if worker.alive]
+        linked = self.may(request, "view_job")
+        found = []
+        for name in names:
+            shape = shapes.Queue(name=name)
+            shape.counts = jobs.counts(name, using=self.using)
+            shape.age = waiting(name, shape.counts.pending, self.using)
+            shape.minutes = jobs.minutes(name, using=self.using)
+            shape.serving = sum(bool(served(worker, [name])) for worker in workers)
+            shape.jobs_url = self.url("job_changelist", queue=name) if linked else ""
+            found.append(shape)
+        return found
+
+    def overview(self, request: HttpRequest) -> dict[str, Any]:
+        """Read what the index page of the app shows to this user."""
+        return overview(self, request)
+
+    # What is shown.
 
     @admin.display(description=_("pending"))
-    def pending(self, shape: shapes.Queue) -> Any:
+    def pending(self, shape: shapes.Queue) -> str:
         """Count the pending jobs."""
-        return self._jobs_link(shape, "pending", shape.counts.pending)
+        return _jobs(shape, Location.PENDING)
 
     @admin.display(description=_("active"))
-    def active(self, shape: shapes.Queue) -> Any:
+    def active(self, shape: shapes.Queue) -> str:
         """Count the active jobs."""
-        return self._jobs_link(shape, "active", shape.counts.active)
+        return _jobs(shape, Location.ACTIVE)
 
     @admin.display(description=_("scheduled"))
-    def scheduled(self, shape: shapes.Queue) -> Any:
+    def scheduled(self, shape: shapes.Queue) -> str:
         """Count the scheduled jobs."""
-        return self._jobs_link(shape, "schedule", shape.counts.schedule)
+        return _jobs(shape, Location.SCHEDULE)
 
     @admin.display(description=_("dead"))
-    def dead(self, shape: shapes.Queue) -> Any:
+    def dead(self, shape: shapes.Queue) -> str:
         """Count the dead jobs."""
-        return self._jobs_link(shape, "dead", shape.counts.dead)
+        return _jobs(shape, Location.DEAD)
 
     @admin.display(description=_("oldest pending"), empty_value="—")
     def latency(self, shape: shapes.Queue) -> str | None:
         """Tell for how long the oldest pending job has waited."""
-        return None if shape.age is None else gettext("%s s") % f"{shape.age:,.0f}"
+        return None if shape.age is None else in_words(shape.age)
 
     @admin.display(description=_("completed a minute"))
     def rate(self, shape: shapes.Queue) -> str:
         """Tell how many jobs were completed in a minute, over the last ten whole ones."""
-        return f"{sum(minute.completed for minute in shape.minutes[-11:-1]) / 10:g}"
+        return number_format(sum(minute.completed for minute in shape.minutes[-11:-1]) / 10, 1, force_grouping=True)
 
     @admin.display(description=_("workers"))
-    def workers(self, shape: shapes.Queue) -> int:
+    def workers(self, shape: shapes.Queue) -> str:
         """Count the living workers that serve the queue."""
-        return int(shape.serving)
+        return number(shape.serving)
 
     @admin.display(description=_("state"))
     def state(self, shape: shapes.Queue) -> Any:
         """Say whether jobs may be claimed."""
         return _("paused") if shape.counts.paused else _("running")
+
+    # What may be done.
 
     def has_pause_permission(self, request: HttpRequest) -> bool:
         """Say who may pause and resume."""
@@ -120,39 +165,126 @@ class QueueAdmin(ServerAdmin):
     @admin.action(description=_("Pause selected queues"), permissions=["pause"])
     def pause_selected(self, request: HttpRequest, chosen: Rows) -> None:
         """Let nobody claim from them."""
-        self._each(request, chosen, jobs.pause, gettext("Paused."))
+        self._switch(request, chosen, SWITCHES["pause"])
 
     @admin.action(description=_("Resume selected queues"), permissions=["pause"])
     def resume_selected(self, request: HttpRequest, chosen: Rows) -> None:
         """Let jobs be claimed again."""
-        self._each(request, chosen, jobs.resume, gettext("Resumed."))
-
-    def _each(self, request: HttpRequest, chosen: Rows, do: Any, words: str) -> None:
-        for shape in chosen:
-            do(shape.name, using=self.using)
-            self.log_change(request, shape, words)
-        self.message_user(request, f"{words} ({', '.join(shape.name for shape in chosen)})", messages.SUCCESS)
+        self._switch(request, chosen, SWITCHES["resume"])
 
     @admin.action(description=_("Drain selected queues: delete what is pending"), permissions=["drain"])
     def drain_selected(self, request: HttpRequest, chosen: Rows) -> HttpResponse | None:
         """Ask, and delete the pending jobs."""
-        if "confirmed" in request.POST:
-            for shape in chosen:
-                number = jobs.drain(shape.name, using=self.using)
-                self.log_change(request, shape, gettext("Drained of %s jobs.") % number)
-            self.message_user(request, gettext("The queues were drained."), messages.SUCCESS)
-            return None
-        request.current_app = self.admin_site.name  # type: ignore[attr-defined]
-        number = sum(shape.counts.pending for shape in chosen)
-        hidden = [
-            ("action", "drain_selected"),
-            ("confirmed", "yes"),
-            *(("_selected_action", each.pk) for each in chosen),
-        ]
+        return self._drain(request, chosen, back=self.url("queue_changelist"))
+
+    def _switch(self, request: HttpRequest, chosen: Sequence[shapes.Queue], switch: Switch) -> None:
+        for shape in chosen:
+            switch.do(shape.name, using=self.using)
+            self.log_change(request, shape, switch.done % shape.name)
+        self.message_user(request, switch.done % ", ".join(shape.name for shape in chosen), messages.SUCCESS)
+
+    def _drain(self, request: HttpRequest, chosen: Sequence[shapes.Queue], back: str) -> HttpResponse | None:
+        """Ask, delete what was pending when that was asked, and ask to go on when the time of a request is up."""
+        if "confirmed" not in request.POST:
+            return self._ask_to_drain(request, chosen, {shape.name: shape.counts.pending for shape in chosen}, back)
+        end, left, done = time.monotonic() + SECONDS, {}, 0
+        for shape in chosen:
+            bound = whole(request.POST.get(f"number-{shape.name}", ""))
+            gone, left[shape.name] = self._drain_one(request, shape, bound, end)
+            done += gone
+        words = ngettext("%s pending job was deleted.", "%s pending jobs were deleted.", done) % number(done)
+        self.message_user(request, words, messages.SUCCESS)
+        return self._ask_to_drain(request, chosen, left, back) if any(left.values()) else None
+
+    def _drain_one(self, request: HttpRequest, shape: shapes.Queue, bound: int, end: float) -> tuple[int, int]:
+        """Delete the first pending jobs until the time is up: how many, and how many are left."""
+        done, gone = 0, 1
+        try:
+            while gone and done < bound and time.monotonic() < end:
+                limit = min(bound - done, STEP)
+                gone = jobs.remove_all(shape.name, Location.PENDING, limit=limit, using=self.using)
+                done += gone
+        finally:  # what was deleted before the server went away is in the history too
+            if done:
+                words = ngettext("Drained of %s job.", "Drained of %s jobs.", done) % number(done)
+                self.log_change(request, shape, words)
+        return done, bound - done if gone else 0
+
+    def _ask_to_drain(
+        self, request: HttpRequest, chosen: Sequence[shapes.Queue], bounds: dict[str, int], back: str
+    ) -> HttpResponse:
+        total = sum(bounds.values())
+        question = ngettext("Delete %s pending job?", "Delete %s pending jobs?", total) % number(total)
         context = {
-            **self.admin_site.each_context(request),
-            "title": _("Drain queues"), "opts": self.opts, "hidden": hidden, "back": request.get_full_path(),
-            "question": ngettext("Delete %s pending job?", "Delete %s pending jobs?", number) % f"{number:,}",
-            "jobs": chosen,
-        }  # fmt: skip
-        return TemplateResponse(request, "admin/echomq/job/confirm.html", context)
+            "title": DRAIN,
+            "question": question,
+            "note": _("Active, scheduled and dead jobs stay, and so do those that come later."),
+            "jobs": [f"{shape.name}: {number(bounds[shape.name])}" for shape in chosen],
+            "hidden": [
+                ("action", "drain_selected"),
+                ("confirmed", "yes"),
+                *(("_selected_action", shape.pk) for shape in chosen),
+                *((f"number-{name}", bound) for name, bound in bounds.items()),
+            ],
+            "back": back,
+        }
+        return self.page(request, "admin/echomq/job/confirm.html", context)
+
+    # The page of one queue.
+
+    def render_change_form(
+        self,
+        request: HttpRequest,
+        context: dict[str, Any],
+        add: bool = False,
+        change: bool = False,
+        form_url: str = "",
+        obj: Any = None,
+    ) -> HttpResponse:
+        """Show a queue, and what may be done with it."""
+        keys = []
+        if self.has_pause_permission(request):
+            keys.append("resume" if obj.counts.paused else "pause")
+        if self.has_drain_permission(request):
+            keys.append("drain")
+        context["buttons"] = [
+            {"url": self.url(f"queue_{key}", quote(obj.pk)), "title": SWITCHES[key].title if key in SWITCHES else DRAIN}
+            for key in keys
+        ]
+        return super().render_change_form(request, context, add, change, form_url, obj)
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add the pages that ask before a queue is paused, resumed or drained."""
+        wrap = self.admin_site.admin_view
+        own = [
+            path(
+                f"<path:object_id>/{key}/", wrap(self.ask_view), {"key": key}, name=f"{self.opts.app_label}_queue_{key}"
+            )
+            for key in (*SWITCHES, "drain")
+        ]
+        return [*own, *super().get_urls()]
+
+    @guarded
+    def ask_view(self, request: HttpRequest, object_id: str, key: str) -> HttpResponse:
+        """Ask, and do."""
+        may = self.has_drain_permission(request) if key == "drain" else self.has_pause_permission(request)
+        if not (may and self.has_view_permission(request)):
+            raise PermissionDenied
+        shape = self.get_object(request, unquote(object_id))
+        if shape is None:
+            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
+        back = self.url("queue_change", object_id)
+        if key == "drain":
+            return self._drain(request, [shape], back) or HttpResponseRedirect(back)
+        if request.method == "POST":
+            self._switch(request, [shape], SWITCHES[key])
+            return HttpResponseRedirect(back)
+        context = {"title": SWITCHES[key].title, "question": SWITCHES[key].question, "jobs": [shape], "back": back}
+        return self.page(request, "admin/echomq/job/confirm.html", context)
+
+
+def _jobs(shape: shapes.Queue, place: Location) -> str:
+    count = number(getattr(shape.counts, place.value))
+    if not shape.jobs_url:
+        return count
+    return format_html('<a href="{}&amp;location={}">{}</a>', shape.jobs_url, place.value, count)

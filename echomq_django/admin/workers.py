@@ -2,67 +2,127 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
 from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from django.utils.formats import date_format
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from echomq_django import jobs
 from echomq_django import models as shapes
+from echomq_django.job import Job, Location
 
-from .base import ServerAdmin, WholeList, guarded
-from .showing import told
+from .base import ServerAdmin, WholeList, in_words, number, whole
+from .overview import served
+
+WINDOW = 500
+"""How many active jobs the page of a worker looks at: the places do not know whose they are."""
 
 
 class WorkerAdmin(ServerAdmin):
     """Watch workers."""
 
-    list_display = ("name", "queues", "load", "heartbeat", "started")
-    list_display_links = None
-
-    def rows(self, request: HttpRequest, changelist: Any) -> list[shapes.Worker]:
-        """Read the workers that serve a queue which this user may see."""
-        visible = set(self.get_queue_names(request))
-        found = []
-        for info in jobs.workers(using=self.using):
-            if visible & set(info.facts.get("queues", "").split(",")):
-                shape = shapes.Worker(name=info.id)
-                shape.info = info
-                found.append(shape)
-        return found
+    list_display = ("name", "heartbeat", "load", "serves", "started")
+    fields = readonly_fields = ("name", "host", "process", "heartbeat", "load", "serves", "started")
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         """Give the list of all workers."""
         return WholeList
 
-    @guarded
-    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        """Show the workers."""
-        return super().changelist_view(request, extra_context)
+    def rows(self, request: HttpRequest, changelist: Any) -> list[shapes.Worker]:
+        """Read the workers that serve a queue which this user may see, the living first."""
+        visible = self.get_queue_names(request)
+        found = []
+        for info in jobs.workers(using=self.using):
+            if queues := served(info, visible):
+                shape = shapes.Worker(name=info.id)
+                shape.info, shape.queues = info, queues
+                found.append(shape)
+        return sorted(found, key=lambda shape: (not shape.info.alive, shape.name))
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: Any = None) -> shapes.Worker | None:
+        """Read a worker; None when there is none, or it serves no queue that this user may see."""
+        return next((shape for shape in self.rows(request, None) if shape.name == object_id), None)
+
+    # What is shown.
+
+    @admin.display(description=_("host"), empty_value="—")
+    def host(self, shape: shapes.Worker) -> str | None:
+        """Name the machine."""
+        return shape.info.facts.get("host")
+
+    @admin.display(description=_("process"), empty_value="—")
+    def process(self, shape: shapes.Worker) -> str | None:
+        """Name the process on that machine."""
+        return shape.info.facts.get("pid")
 
     @admin.display(description=_("queues"))
-    def queues(self, shape: shapes.Worker) -> str:
+    def serves(self, shape: shapes.Worker) -> str:
         """Name the queues that it serves."""
-        return str(shape.info.facts.get("queues", "")).replace(",", ", ")
+        return ", ".join(shape.queues)
 
     @admin.display(description=_("busy"))
     def load(self, shape: shapes.Worker) -> str:
         """Tell how many jobs it runs, of how many at most."""
-        facts = shape.info.facts
-        return f"{facts.get('busy', '?')}/{facts.get('concurrency', '?')}"
+        busy, most = (shape.info.facts.get(name, "?") for name in ("busy", "concurrency"))
+        return gettext("%(busy)s of %(most)s") % {"busy": busy, "most": most}
 
     @admin.display(description=_("last heartbeat"))
     def heartbeat(self, shape: shapes.Worker) -> str:
         """Tell how long it has been silent, and what that means."""
-        seconds = shape.info.silent_ms // 1000
-        words = gettext("%s s ago") % f"{seconds:,}"
-        return words if shape.info.alive else gettext("%s: stale") % words
+        age = in_words(shape.info.silent_ms / 1000)
+        return (gettext("%s ago") if shape.info.alive else gettext("%s ago: stale")) % age
 
-    @admin.display(description=_("started"))
-    def started(self, shape: shapes.Worker) -> str:
+    @admin.display(description=_("started"), empty_value="—")
+    def started(self, shape: shapes.Worker) -> str | None:
         """Tell since when it runs."""
-        since = shape.info.facts.get("started_at", "")
-        return told(int(since)) if since.isdigit() else "—"
+        since = whole(shape.info.facts.get("started_at", "")) / 1000
+        if not 0 < since < timezone.now().timestamp() * 2:
+            return None
+        return date_format(timezone.localtime(datetime.fromtimestamp(since, UTC)), "DATETIME_FORMAT")
+
+    # The page of one worker.
+
+    def render_change_form(
+        self,
+        request: HttpRequest,
+        context: dict[str, Any],
+        add: bool = False,
+        change: bool = False,
+        form_url: str = "",
+        obj: Any = None,
+    ) -> HttpResponse:
+        """Show a worker, and to those who may see jobs, what it runs."""
+        if self.may(request, "view_job"):
+            looked, complete = self._active(obj.queues)
+            context |= {
+                "running": [self._line(job) for job in looked if job.owner.rpartition(":")[0] == obj.name],
+                "looked": number(len(looked)),
+                "is_complete": complete,
+            }
+        return super().render_change_form(request, context, add, change, form_url, obj)
+
+    def _active(self, queues: Sequence[str]) -> tuple[list[Job], bool]:
+        """Read active jobs, those first whose lease ends first; and whether these are all."""
+        looked: list[Job] = []
+        for queue in queues:
+            looked += jobs.browse(queue, Location.ACTIVE, 0, WINDOW - len(looked), using=self.using)
+            if len(looked) == WINDOW:
+                return looked, False
+        return looked, True
+
+    def _line(self, job: Job) -> dict[str, str]:
+        started = "" if job.started_at is None else in_words(max(timezone.now().timestamp() - job.started_at / 1000, 0))
+        return {
+            "url": self.url("job_change", f"{job.queue}:{job.id}"),
+            "id": job.id,
+            "name": job.name,
+            "queue": job.queue,
+            "started": started,
+        }
