@@ -10,7 +10,7 @@ from django.contrib.auth.models import Permission, User
 
 from echomq_django import envelope, jobs
 from tests.admin import filling, scene
-from tests.admin.chromium import Chromium, Page, Visit, expect
+from tests.admin.chromium import SCREENSHOTS, Chromium, Page, Visit, expect
 
 pytestmark = pytest.mark.slow
 
@@ -243,3 +243,43 @@ def test_everything_is_reached_with_the_keyboard_alone(visit: Visit, operator: U
 
     visit(walk, operator)
     assert jobs.location("mail", dead) == "pending"
+
+
+LOOKS: dict[str, dict[str, Any]] = {
+    "light": {"viewport": {"width": 1280, "height": 800}, "color_scheme": "light"},
+    "dark": {"viewport": {"width": 1280, "height": 800}, "color_scheme": "dark"},
+    "mobile": {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 2, "is_mobile": True},
+}
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_screenshots_are_left_in_the_build_folder(
+    visit: Visit, operator: User, client: redis.Redis, look: str
+) -> None:
+    dead = scene.bury(client)
+    running = scene.work(client)
+    jobs.pause("default")
+    urls = {
+        "overview": "/admin/echomq/",
+        "queues": "/admin/echomq/queue/",
+        "dead": "/admin/echomq/job/?location=dead",
+        "job": job_url("mail", dead[-1]),
+        "running": job_url("default", running),
+        "confirm": job_url("mail", dead[-1], "requeue"),
+        "workers": "/admin/echomq/worker/",
+    }
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+
+    def walk(page: Page) -> list[str]:
+        too_wide = []
+        for name, url in urls.items():
+            page.goto(url)
+            page.screenshot(path=SCREENSHOTS / f"{name}-{look}.png", full_page=True)
+            if page.evaluate("document.documentElement.scrollWidth > window.innerWidth"):
+                too_wide.append(name)
+        page.goto("/admin/echomq/job/?location=dead&queue=mail")
+        act(page, "requeue_selected", all_matching=True)
+        page.screenshot(path=SCREENSHOTS / f"bulk-{look}.png", full_page=True)
+        return too_wide
+
+    assert visit(walk, operator, **LOOKS[look]) == []
