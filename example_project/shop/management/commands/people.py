@@ -22,6 +22,6 @@ class Command(BaseCommand):
             if not User.objects.filter(username=name).exists():
                 User.objects.create_user(name, password=name, is_staff=True).groups.add(group)
         self.stdout.write(
-            "The admin is at /admin/. Log in as admin, who may do everything, as operator, who mends jobs, or as viewer, "
-            "who only looks; the password is the name."
+            "Log in to /admin/ as admin, who may do everything, as operator, who mends jobs, or as viewer, who looks. "
+            "The password is the name."
         )
