@@ -3,67 +3,78 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 
-from echomq_django import jobs
+from echomq_django.exceptions import InvalidId
+from echomq_django.ids import check_job
 from echomq_django.job import Job, Location
-from echomq_django.jobs import Span
 
-from .listing import Listing
-
-BATCH = 500
-"""The most jobs that one call of a script takes."""
+from .base import whole
+from .listing import Listing, Selected
+from .moves import Move
 
 SECONDS = 5.0
 """How long one request works before it asks to go on."""
 
-Many = Callable[..., list[str]]
 
-
-@dataclass(frozen=True)
+@dataclass
 class Report:
-    """Hold how many jobs a request has moved, how many it could not, and whether it was done with all."""
+    """Hold what a request has done so far."""
 
-    done: int
-    missed: int
-    finished: bool
+    moved: list[str] = field(default_factory=list)
+    """The keys of the ticked jobs that were moved."""
+    by_queue: Counter[str] = field(default_factory=Counter)
+    missed: int = 0
+    """How many were no longer there, or are no jobs."""
+    resume: str = ""
+    """Where to go on, `<queue>:<rank>`; nothing at first, and when all is done."""
+
+    @property
+    def done(self) -> int:
+        """Count what was moved."""
+        return self.by_queue.total()
 
 
-def selected(do: Many, by_queue: dict[str, list[str]], using: str) -> Report:
-    """Move jobs by their ids."""
-    words = [word for queue, job_ids in by_queue.items() for word in do(queue, job_ids, using=using)]
-    return Report(words.count("ok"), len(words) - words.count("ok"), finished=True)
+def selected(move: Move, chosen: Selected, using: str, report: Report) -> None:
+    """Move jobs by their ids, wherever a page showed them."""
+    for queue, job_ids in chosen.by_queue().items():
+        sound = [job_id for job_id in job_ids if _is_id(job_id)]
+        words = move.many(queue, sound, using=using)
+        report.moved += [f"{queue}:{job_id}" for job_id, word in zip(sound, words, strict=True) if word == "ok"]
+        report.by_queue[queue] += words.count("ok")
+        report.missed += len(job_ids) - words.count("ok")
 
 
-def matching(do: Many, listing: Listing, cutoff_ms: int) -> Report:
+def matching(move: Move, listing: Listing, cutoff_ms: int, report: Report) -> None:
     """Move all jobs that match, but none that came after the cut-off, until the time of one request is up.
 
-    What was moved has left its place, so the next page begins where this one did, behind what stays.
+    What was moved has left its place, so the next batch begins where this one did, behind what stays.
     """
-    end, done, missed = time.monotonic() + SECONDS, 0, 0
-    span = _until(listing, cutoff_ms)
-    payloads = bool(listing.text) and listing.payloads
-    for queue in listing.queues:
-        stays = 0
-        while found := jobs.browse(
-            queue, listing.place, stays, BATCH, span=span, payloads=payloads, using=listing.using
-        ):
+    end, within = time.monotonic() + SECONDS, listing.until(cutoff_ms)
+    first, _, rank = report.resume.partition(":")
+    report.resume = ""
+    for queue in listing.queues[listing.queues.index(first) if first in listing.queues else 0 :]:
+        stays = whole(rank) if queue == first else 0
+        while queue in within.sizes and (found := within.browse(queue, stays, within.chunk)):
+            meant = [job.id for job in found if _is_meant(job, within, cutoff_ms)]
+            words = move.many(queue, meant, using=listing.using) if meant else []
+            report.by_queue[queue] += words.count("ok")
+            report.missed += len(meant) - words.count("ok")
+            stays += len(found) - len(meant)
             if time.monotonic() > end:
-                return Report(done, missed, finished=False)
-            meant = [job.id for job in found if listing.matches(job) and not _came_later(job, cutoff_ms)]
-            moved = do(queue, meant, using=listing.using).count("ok") if meant else 0
-            done, missed, stays = done + moved, missed + len(meant) - moved, stays + len(found) - moved
-    return Report(done, missed, finished=True)
+                report.resume = f"{queue}:{stays}"
+                return
 
 
-def _until(listing: Listing, cutoff_ms: int) -> Span:
-    if listing.place is not Location.DEAD:
-        return listing.span
-    until = listing.span.until_ms
-    return Span(listing.span.since_ms, cutoff_ms if until is None else min(until, cutoff_ms))
+def _is_meant(job: Job, listing: Listing, cutoff_ms: int) -> bool:
+    # On the schedule the time is when a job runs, and what came late is told by its id, or by its last start.
+    came = max(job.enqueued_at or 0, job.started_at or 0) if job.location is Location.SCHEDULE else 0
+    return came <= cutoff_ms and _is_id(job.id) and listing.matches(job)
 
 
-def _came_later(job: Job, cutoff_ms: int) -> bool:
-    # On the schedule the time is when a job runs: when it came is in its id.
-    return job.location is Location.SCHEDULE and (job.enqueued_at or 0) > cutoff_ms
+def _is_id(text: str) -> bool:
+    try:
+        return bool(check_job(text))
+    except InvalidId:
+        return False

@@ -2,51 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 from django.contrib.admin import SimpleListFilter
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.http import HttpRequest
+from django.utils.text import capfirst
 from django.utils.translation import gettext_lazy as _
 
 from echomq_django import jobs
 from echomq_django.job import Location
+from echomq_django.jobs import Counts
 
-PLACES = {
-    Location.DEAD: _("Dead"),
-    Location.SCHEDULE: _("Scheduled"),
-    Location.ACTIVE: _("Active"),
-    Location.PENDING: _("Pending"),
-}
+from .base import ServerAdmin, number
+from .showing import PLACE_WORDS, visible
+
 TOP = 20
 """How many tasks and errors the sidebar offers."""
 
 
-def place_of(request: HttpRequest) -> Location:
-    """Give the place that a request asks for; the dead are what people come for."""
-    try:
-        return Location(request.GET.get("location", Location.DEAD))
-    except ValueError as error:
-        raise IncorrectLookupParameters(error) from error
+class Asked:
+    """Hold what a request asks for, and what the server said about it, once for every filter and the list."""
+
+    def __init__(self, request: HttpRequest, page: ServerAdmin) -> None:
+        self._request, self._page = request, page
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Give the queues that the user may see."""
+        return tuple(self._page.get_queue_names(self._request))
+
+    @cached_property
+    def queues(self) -> tuple[str, ...]:
+        """Give the queues that are asked for."""
+        queue = self._request.GET.get("queue")
+        if queue and queue not in self.names:
+            raise IncorrectLookupParameters(queue)
+        return (queue,) if queue else self.names
+
+    @cached_property
+    def place(self) -> Location:
+        """Give the place that is asked for; the dead are what people come for."""
+        try:
+            return Location(self._request.GET.get("location", Location.DEAD))
+        except ValueError as error:
+            raise IncorrectLookupParameters(error) from error
+
+    @cached_property
+    def counts(self) -> Mapping[str, Counts]:
+        """Count the jobs of the queues that the user may see."""
+        return {queue: jobs.counts(queue, using=self._page.using) for queue in self.names}
+
+    def number(self, queue: str, place: Location) -> int:
+        """Count the jobs of a place of a queue."""
+        count: int = getattr(self.counts[queue], place.value)
+        return count
+
+    @cached_property
+    def census(self) -> tuple[Counter[str], Counter[str]]:
+        """Count the latest dead by task and by error."""
+        tasks: Counter[str] = Counter()
+        errors: Counter[str] = Counter()
+        for queue in self.queues:
+            if self.place is Location.DEAD and self.number(queue, self.place):
+                found = jobs.census(queue, using=self._page.using)
+                tasks, errors = tasks + found.tasks, errors + found.errors
+        return tasks, errors
 
 
-def queues_of(request: HttpRequest, page: Any) -> tuple[str, ...]:
-    """Give the queues that a request asks for, of those that its user may see."""
-    names = tuple(page.get_queue_names(request))
-    queue = request.GET.get("queue")
-    if not queue:
-        return names
-    if queue not in names:
-        raise IncorrectLookupParameters(queue)
-    return (queue,)
+def asked(request: HttpRequest, page: ServerAdmin) -> Asked:
+    """Give what a request asks for: the same each time, so that the server is asked once."""
+    found: Asked = vars(request).setdefault("_echomq_asked", Asked(request, page))
+    return found
 
 
 class ServerFilter(SimpleListFilter):
-    """Be a filter whose choices come from the server; it filters nothing itself, the listing asks for its value."""
+    """Be a filter whose choices come from the server; it filters nothing itself, the list asks for its value."""
 
     def queryset(self, request: HttpRequest, queryset: Any) -> Any:
-        """Leave what is listed to the listing."""
+        """Leave what is listed to the list."""
         return queryset
 
 
@@ -56,23 +93,21 @@ class PlaceFilter(ServerFilter):
     title = _("place")
     parameter_name = "location"
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
         """Count the jobs of each place."""
-        counts = [jobs.counts(queue, using=model_admin.using) for queue in queues_of(request, model_admin)]
-        self.chosen = place_of(request)
+        found = asked(request, model_admin)
+        self.chosen = found.place
         return [
-            (place.value, f"{title} ({sum(getattr(each, place.value) for each in counts):,})")
-            for place, title in PLACES.items()
+            (place.value, f"{capfirst(words)} ({number(sum(found.number(queue, place) for queue in found.queues))})")
+            for place, words in PLACE_WORDS.items()
         ]
 
-    def choices(self, changelist: Any) -> Iterator[dict[str, Any]]:
+    def choices(self, changelist: Any) -> Iterator[Any]:
         """Offer the places; what is chosen of one place says nothing in another."""
         for value, title in self.lookup_choices:
             yield {
                 "selected": value == self.chosen,
-                "query_string": changelist.get_query_string(
-                    {self.parameter_name: value}, ["task", "error", "skip", "at__"]
-                ),
+                "query_string": changelist.get_query_string({self.parameter_name: value}, ["task", "error", "at__"]),
                 "display": title,
             }
 
@@ -83,26 +118,25 @@ class QueueFilter(ServerFilter):
     title = _("queue")
     parameter_name = "queue"
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        """List the queues that this user may see."""
-        return [(name, name) for name in model_admin.get_queue_names(request)]
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """List the queues that this user may see, each with what it has in the place."""
+        found = asked(request, model_admin)
+        return [(queue, f"{queue} ({number(found.number(queue, found.place))})") for queue in found.names]
 
 
 class CensusFilter(ServerFilter):
-    """Choose among what the latest dead jobs are."""
+    """Choose among what the latest dead jobs are. Other places offer no choice."""
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        """Count the latest dead jobs; other places offer no choice."""
-        if place_of(request) is not Location.DEAD:
-            return []
-        numbers: dict[str, int] = {}
-        for queue in queues_of(request, model_admin):
-            for name, number in self.of(jobs.census(queue, using=model_admin.using)).items():
-                numbers[name] = numbers.get(name, 0) + number
-        top = sorted(numbers.items(), key=lambda one: -one[1])[:TOP]
-        return [(name, f"{name} ({number})") for name, number in top if name]
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """Offer what there is most of, and what is chosen."""
+        counter = self.of(asked(request, model_admin))
+        chosen = request.GET.get(self.parameter_name or "")
+        top = [(name, count) for name, count in counter.most_common(TOP) if name]
+        if chosen and chosen not in dict(top):
+            top.append((chosen, counter[chosen]))
+        return [(name, f"{visible(name)} ({number(count)})") for name, count in top]
 
-    def of(self, census: Any) -> dict[str, int]:
+    def of(self, found: Asked) -> Counter[str]:
         """Give the numbers that this filter is about."""
         raise NotImplementedError
 
@@ -113,10 +147,9 @@ class TaskFilter(CensusFilter):
     title = _("task")
     parameter_name = "task"
 
-    def of(self, census: Any) -> dict[str, int]:
+    def of(self, found: Asked) -> Counter[str]:
         """Give the number of each task."""
-        found: dict[str, int] = census.tasks
-        return found
+        return found.census[0]
 
 
 class ErrorFilter(CensusFilter):
@@ -125,7 +158,6 @@ class ErrorFilter(CensusFilter):
     title = _("error")
     parameter_name = "error"
 
-    def of(self, census: Any) -> dict[str, int]:
+    def of(self, found: Asked) -> Counter[str]:
         """Give the number of each error."""
-        found: dict[str, int] = census.errors
-        return found
+        return found.census[1]
