@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
 from functools import wraps
 from typing import Any
 from urllib.parse import urlencode
@@ -18,10 +17,7 @@ from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
-from django.utils import timezone
 from django.utils.formats import number_format
-from django.utils.timesince import timesince
-from django.utils.translation import ngettext
 
 from echomq_django import conf, connection, jobs
 from echomq_django.exceptions import EchoMQError, ServerUnavailable
@@ -42,14 +38,6 @@ def number(value: int) -> str:
 def whole(text: str) -> int:
     """Read a number that a form carries; what is none, or is beyond all sense, is 0."""
     return int(text) if text.isdecimal() and len(text) < 16 else 0
-
-
-def in_words(seconds: float) -> str:
-    """Tell how long something lasts: Django's own words begin with minutes."""
-    if seconds < 60:
-        return ngettext("%d second", "%d seconds", int(seconds)) % int(seconds)
-    now = timezone.now()
-    return timesince(now - timedelta(seconds=seconds), now)
 
 
 @contextmanager
@@ -98,7 +86,8 @@ class ServerAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # Django's own c
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """Find nothing: what is shown comes from the server."""
-        return self.model._default_manager.none()
+        found: QuerySet[Any] = self.model._default_manager.none()
+        return found
 
     # What Django asks before it lets anybody do a thing.
 
@@ -157,6 +146,11 @@ class ServerAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # Django's own c
         path = reverse(f"admin:{self.opts.app_label}_{name}", args=args, current_app=self.admin_site.name)
         return f"{path}?{urlencode(query)}" if query else path
 
+    def gone(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Say that there is no such thing, in Django's words."""
+        answer: HttpResponse = self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[attr-defined]
+        return answer
+
     def page(self, request: HttpRequest, template: str, context: dict[str, Any], status: int = 200) -> TemplateResponse:
         """Give a page in the site's own chrome."""
         request.current_app = self.admin_site.name
@@ -192,7 +186,8 @@ class WholeList(ChangeList):
         """Read the filters, and ask for what they leave."""
         (self.filter_specs, self.has_filters, remaining, _, self.has_active_filters) = self.get_filters(request)
         self.clear_all_filters_qs = self.get_query_string(new_params=remaining, remove=self.get_filters_params())
-        return Rows(self.model_admin.rows(request, self))
+        page: Any = self.model_admin
+        return Rows(page.rows(request, self))
 
     def get_results(self, request: HttpRequest) -> None:
         """Show a page of them."""

@@ -13,7 +13,8 @@ from echomq_django import jobs
 from echomq_django.job import Location
 from echomq_django.jobs import Minute, WorkerInfo
 
-from .base import ServerAdmin, briefly, in_words, number
+from .base import ServerAdmin, briefly, number
+from .showing import NOTHING, PLACE_WORDS, lasting
 
 CHART_HEIGHT = 100
 BAR = 10
@@ -72,19 +73,16 @@ def tiles(found: Overview, page: ServerAdmin, request: HttpRequest) -> list[dict
     def tile(value: str, title: str, url: str, note: str = "") -> dict[str, str]:
         return {"value": value, "title": title, "url": url, "note": note}
 
-    def place(location: Location, title: str) -> dict[str, str]:
+    def place(location: Location) -> dict[str, str]:
         url = page.url("job_changelist", location=location.value) if see_jobs else ""
-        return tile(number(found.places[location]), title, url)
+        return tile(number(found.places[location]), str(PLACE_WORDS[location]), url)
 
     age, queue = found.oldest or (None, "")
     stale = ngettext("%s stale", "%s stale", found.stale) % number(found.stale) if found.stale else ""
     oldest_url = page.url("job_changelist", location=Location.PENDING.value, queue=queue) if queue and see_jobs else ""
     return [
-        place(Location.PENDING, gettext("pending")),
-        place(Location.ACTIVE, gettext("active")),
-        place(Location.SCHEDULE, gettext("scheduled")),
-        place(Location.DEAD, gettext("dead")),
-        tile("—" if age is None else in_words(age), gettext("oldest pending"), oldest_url, queue),
+        *map(place, (Location.PENDING, Location.ACTIVE, Location.SCHEDULE, Location.DEAD)),
+        tile(NOTHING if age is None else lasting(age), gettext("oldest pending"), oldest_url, queue),
         tile(
             number(found.alive),
             ngettext("worker alive", "workers alive", found.alive),

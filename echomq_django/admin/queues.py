@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,23 +15,17 @@ from django.urls import URLPattern, path
 from django.utils.formats import number_format
 from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
-from django.utils.translation import ngettext
 
 from echomq_django import jobs
 from echomq_django import models as shapes
 from echomq_django.job import Location
 
-from .base import Rows, ServerAdmin, WholeList, guarded, in_words, number, whole
+from .base import Rows, ServerAdmin, WholeList, guarded, number
+from .draining import DRAIN, drain
 from .filters import ServerFilter
 from .overview import overview, served, waiting
+from .showing import NOTHING, PLACE_WORDS, lasting
 
-SECONDS = 5.0
-"""How long one request drains before it asks to go on."""
-
-STEP = 5_000
-"""How many jobs are drained between two looks at the clock."""
-
-DRAIN = _("Drain")
 FACTS = ("pending", "active", "scheduled", "dead", "latency", "rate", "workers", "state")
 
 
@@ -112,30 +105,30 @@ class QueueAdmin(ServerAdmin):
 
     # What is shown.
 
-    @admin.display(description=_("pending"))
+    @admin.display(description=PLACE_WORDS[Location.PENDING])
     def pending(self, shape: shapes.Queue) -> str:
         """Count the pending jobs."""
         return _jobs(shape, Location.PENDING)
 
-    @admin.display(description=_("active"))
+    @admin.display(description=PLACE_WORDS[Location.ACTIVE])
     def active(self, shape: shapes.Queue) -> str:
         """Count the active jobs."""
         return _jobs(shape, Location.ACTIVE)
 
-    @admin.display(description=_("scheduled"))
+    @admin.display(description=PLACE_WORDS[Location.SCHEDULE])
     def scheduled(self, shape: shapes.Queue) -> str:
         """Count the scheduled jobs."""
         return _jobs(shape, Location.SCHEDULE)
 
-    @admin.display(description=_("dead"))
+    @admin.display(description=PLACE_WORDS[Location.DEAD])
     def dead(self, shape: shapes.Queue) -> str:
         """Count the dead jobs."""
         return _jobs(shape, Location.DEAD)
 
-    @admin.display(description=_("oldest pending"), empty_value="—")
-    def latency(self, shape: shapes.Queue) -> str | None:
+    @admin.display(description=_("oldest pending"))
+    def latency(self, shape: shapes.Queue) -> str:
         """Tell for how long the oldest pending job has waited."""
-        return None if shape.age is None else in_words(shape.age)
+        return NOTHING if shape.age is None else lasting(shape.age)
 
     @admin.display(description=_("completed a minute"))
     def rate(self, shape: shapes.Queue) -> str:
@@ -175,60 +168,13 @@ class QueueAdmin(ServerAdmin):
     @admin.action(description=_("Drain selected queues: delete what is pending"), permissions=["drain"])
     def drain_selected(self, request: HttpRequest, chosen: Rows) -> HttpResponse | None:
         """Ask, and delete the pending jobs."""
-        return self._drain(request, chosen, back=self.url("queue_changelist"))
+        return drain(self, request, chosen, back=self.url("queue_changelist"))
 
     def _switch(self, request: HttpRequest, chosen: Sequence[shapes.Queue], switch: Switch) -> None:
         for shape in chosen:
             switch.do(shape.name, using=self.using)
             self.log_change(request, shape, switch.done % shape.name)
         self.message_user(request, switch.done % ", ".join(shape.name for shape in chosen), messages.SUCCESS)
-
-    def _drain(self, request: HttpRequest, chosen: Sequence[shapes.Queue], back: str) -> HttpResponse | None:
-        """Ask, delete what was pending when that was asked, and ask to go on when the time of a request is up."""
-        if "confirmed" not in request.POST:
-            return self._ask_to_drain(request, chosen, {shape.name: shape.counts.pending for shape in chosen}, back)
-        end, left, done = time.monotonic() + SECONDS, {}, 0
-        for shape in chosen:
-            bound = whole(request.POST.get(f"number-{shape.name}", ""))
-            gone, left[shape.name] = self._drain_one(request, shape, bound, end)
-            done += gone
-        words = ngettext("%s pending job was deleted.", "%s pending jobs were deleted.", done) % number(done)
-        self.message_user(request, words, messages.SUCCESS)
-        return self._ask_to_drain(request, chosen, left, back) if any(left.values()) else None
-
-    def _drain_one(self, request: HttpRequest, shape: shapes.Queue, bound: int, end: float) -> tuple[int, int]:
-        """Delete the first pending jobs until the time is up: how many, and how many are left."""
-        done, gone = 0, 1
-        try:
-            while gone and done < bound and time.monotonic() < end:
-                limit = min(bound - done, STEP)
-                gone = jobs.remove_all(shape.name, Location.PENDING, limit=limit, using=self.using)
-                done += gone
-        finally:  # what was deleted before the server went away is in the history too
-            if done:
-                words = ngettext("Drained of %s job.", "Drained of %s jobs.", done) % number(done)
-                self.log_change(request, shape, words)
-        return done, bound - done if gone else 0
-
-    def _ask_to_drain(
-        self, request: HttpRequest, chosen: Sequence[shapes.Queue], bounds: dict[str, int], back: str
-    ) -> HttpResponse:
-        total = sum(bounds.values())
-        question = ngettext("Delete %s pending job?", "Delete %s pending jobs?", total) % number(total)
-        context = {
-            "title": DRAIN,
-            "question": question,
-            "note": _("Active, scheduled and dead jobs stay, and so do those that come later."),
-            "jobs": [f"{shape.name}: {number(bounds[shape.name])}" for shape in chosen],
-            "hidden": [
-                ("action", "drain_selected"),
-                ("confirmed", "yes"),
-                *(("_selected_action", shape.pk) for shape in chosen),
-                *((f"number-{name}", bound) for name, bound in bounds.items()),
-            ],
-            "back": back,
-        }
-        return self.page(request, "admin/echomq/job/confirm.html", context)
 
     # The page of one queue.
 
@@ -272,10 +218,10 @@ class QueueAdmin(ServerAdmin):
             raise PermissionDenied
         shape = self.get_object(request, unquote(object_id))
         if shape is None:
-            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
+            return self.gone(request, object_id)
         back = self.url("queue_change", object_id)
         if key == "drain":
-            return self._drain(request, [shape], back) or HttpResponseRedirect(back)
+            return drain(self, request, [shape], back) or HttpResponseRedirect(back)
         if request.method == "POST":
             self._switch(request, [shape], SWITCHES[key])
             return HttpResponseRedirect(back)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from django.utils import timezone
 from django.utils.formats import date_format
@@ -54,15 +54,18 @@ def when(job: Job) -> int | None:
     return job.enqueued_at if job.location is Location.PENDING else job.time
 
 
+def lasting(seconds: float) -> str:
+    """Tell how long something lasts: Django's own words begin with minutes."""
+    if seconds < 100:
+        return ngettext("%d second", "%d seconds", round(seconds)) % round(seconds)
+    now = timezone.now()
+    return timesince(now - timedelta(seconds=seconds), now)
+
+
 def relative(at: datetime) -> str:
     """Tell how long ago, or how far ahead, a time is."""
     now = timezone.now()
-    seconds = abs(round((at - now).total_seconds()))
-    span = (
-        ngettext("%d second", "%d seconds", seconds) % seconds
-        if seconds < 100
-        else timesince(min(at, now), max(at, now))
-    )
+    span = lasting(abs((at - now).total_seconds()))
     return gettext("%s ago") % span if at <= now else gettext("in %s") % span
 
 

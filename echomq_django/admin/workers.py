@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from django.contrib import admin
+from django.contrib.admin.utils import quote
 from django.contrib.admin.views.main import ChangeList
 from django.http import HttpRequest, HttpResponse
-from django.utils import timezone
-from django.utils.formats import date_format
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
@@ -18,8 +16,10 @@ from echomq_django import jobs
 from echomq_django import models as shapes
 from echomq_django.job import Job, Location
 
-from .base import ServerAdmin, WholeList, in_words, number, whole
+from .base import ServerAdmin, WholeList, number, whole
 from .overview import served
+from .page import worker_of
+from .showing import NOTHING, lasting, told, visible
 
 WINDOW = 500
 """How many active jobs the page of a worker looks at: the places do not know whose they are."""
@@ -28,8 +28,8 @@ WINDOW = 500
 class WorkerAdmin(ServerAdmin):
     """Watch workers."""
 
-    list_display = ("name", "heartbeat", "load", "serves", "started")
-    fields = readonly_fields = ("name", "host", "process", "heartbeat", "load", "serves", "started")
+    list_display = ("title", "heartbeat", "load", "serves", "started")
+    fields = readonly_fields = ("title", "host", "process", "heartbeat", "load", "serves", "started")
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         """Give the list of all workers."""
@@ -52,15 +52,20 @@ class WorkerAdmin(ServerAdmin):
 
     # What is shown.
 
-    @admin.display(description=_("host"), empty_value="—")
-    def host(self, shape: shapes.Worker) -> str | None:
-        """Name the machine."""
-        return shape.info.facts.get("host")
+    @admin.display(description=_("name"))
+    def title(self, shape: shapes.Worker) -> str:
+        """Name the worker."""
+        return visible(shape.name)
 
-    @admin.display(description=_("process"), empty_value="—")
-    def process(self, shape: shapes.Worker) -> str | None:
+    @admin.display(description=_("host"))
+    def host(self, shape: shapes.Worker) -> str:
+        """Name the machine."""
+        return _fact(shape, "host")
+
+    @admin.display(description=_("process"))
+    def process(self, shape: shapes.Worker) -> str:
         """Name the process on that machine."""
-        return shape.info.facts.get("pid")
+        return _fact(shape, "pid")
 
     @admin.display(description=_("queues"))
     def serves(self, shape: shapes.Worker) -> str:
@@ -70,22 +75,19 @@ class WorkerAdmin(ServerAdmin):
     @admin.display(description=_("busy"))
     def load(self, shape: shapes.Worker) -> str:
         """Tell how many jobs it runs, of how many at most."""
-        busy, most = (shape.info.facts.get(name, "?") for name in ("busy", "concurrency"))
-        return gettext("%(busy)s of %(most)s") % {"busy": busy, "most": most}
+        words = {"busy": _fact(shape, "busy"), "most": _fact(shape, "concurrency")}
+        return gettext("%(busy)s of %(most)s") % words
 
     @admin.display(description=_("last heartbeat"))
     def heartbeat(self, shape: shapes.Worker) -> str:
         """Tell how long it has been silent, and what that means."""
-        age = in_words(shape.info.silent_ms / 1000)
+        age = lasting(shape.info.silent_ms / 1000)
         return (gettext("%s ago") if shape.info.alive else gettext("%s ago: stale")) % age
 
-    @admin.display(description=_("started"), empty_value="—")
-    def started(self, shape: shapes.Worker) -> str | None:
+    @admin.display(description=_("started"))
+    def started(self, shape: shapes.Worker) -> str:
         """Tell since when it runs."""
-        since = whole(shape.info.facts.get("started_at", "")) / 1000
-        if not 0 < since < timezone.now().timestamp() * 2:
-            return None
-        return date_format(timezone.localtime(datetime.fromtimestamp(since, UTC)), "DATETIME_FORMAT")
+        return told(whole(shape.info.facts.get("started_at", "")) or None)
 
     # The page of one worker.
 
@@ -102,7 +104,7 @@ class WorkerAdmin(ServerAdmin):
         if self.may(request, "view_job"):
             looked, complete = self._active(obj.queues)
             context |= {
-                "running": [self._line(job) for job in looked if job.owner.rpartition(":")[0] == obj.name],
+                "running": [self._line(job) for job in looked if worker_of(job) == obj.name],
                 "looked": number(len(looked)),
                 "is_complete": complete,
             }
@@ -118,11 +120,14 @@ class WorkerAdmin(ServerAdmin):
         return looked, True
 
     def _line(self, job: Job) -> dict[str, str]:
-        started = "" if job.started_at is None else in_words(max(timezone.now().timestamp() - job.started_at / 1000, 0))
         return {
-            "url": self.url("job_change", f"{job.queue}:{job.id}"),
+            "url": self.url("job_change", quote(f"{job.queue}:{job.id}")),
             "id": job.id,
-            "name": job.name,
+            "name": visible(job.name) or NOTHING,
             "queue": job.queue,
-            "started": started,
+            "started": told(job.started_at),
         }
+
+
+def _fact(shape: shapes.Worker, name: str) -> str:
+    return visible(shape.info.facts.get(name, "")) or NOTHING
