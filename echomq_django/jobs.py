@@ -22,6 +22,7 @@ from .service.claims import claim, complete, expire, extend, promote, reap, rele
 from .service.operators import (
     Moved,
     advance,
+    advance_all,
     advance_many,
     drain,
     pause,
@@ -32,6 +33,7 @@ from .service.operators import (
     requeue_all,
     requeue_many,
     resume,
+    revise,
 )
 from .service.reading import (
     aget,
@@ -67,6 +69,7 @@ __all__ = [
     "Span",
     "WorkerInfo",
     "advance",
+    "advance_all",
     "advance_many",
     "aenqueue",
     "aenqueue_many",
@@ -107,6 +110,7 @@ __all__ = [
     "requeue_many",
     "resume",
     "retry",
+    "revise",
     "rows",
     "workers",
 ]

@@ -408,6 +408,24 @@ def requeue(keys: QueueKeys, job_ids: Sequence[str], *, before_ms: int | None = 
     )
 
 
+def revise(keys: QueueKeys, job_id: str, payload: str | bytes) -> Call[str]:
+    """Give a dead job a new life with another payload; a word: ok, elsewhere, gone, unsound."""
+    return Call(
+        f"revise job {job_id} in queue {keys.queue!r}",
+        (
+            scripts.revise.command(
+                dead=keys.dead,
+                pending=keys.pending,
+                quarantine=keys.quarantine,
+                id=job_id,
+                payload=payload,
+                **_lanes(keys),
+            ),
+        ),
+        word,
+    )
+
+
 def remove(keys: QueueKeys, job_ids: Sequence[str]) -> Call[list[str]]:
     """Delete jobs that nobody runs; a word for each: ok, elsewhere, gone."""
     return Call(

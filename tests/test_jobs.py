@@ -1,5 +1,6 @@
 """The service: what an application calls, what it gets, and what it is told when it cannot have it."""
 
+import itertools
 import json
 import math
 import random
@@ -11,6 +12,7 @@ from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -203,7 +205,9 @@ def test_a_queue_without_a_proper_name_is_refused_by_every_function(client: redi
         lambda: jobs.requeue(queue, OWN),
         lambda: jobs.remove(queue, OWN),
         lambda: jobs.advance(queue, OWN),
+        lambda: jobs.revise(queue, OWN, b""),
         lambda: jobs.requeue_all(queue),
+        lambda: jobs.advance_all(queue),
         lambda: jobs.remove_all(queue, "dead"),
         lambda: jobs.drain(queue),
         lambda: jobs.pause(queue),
@@ -1005,6 +1009,25 @@ def test_a_dead_job_is_requeued_with_all_its_attempts() -> None:
     assert (claim.token, claim.attempt) == (2, 1)
 
 
+def test_a_dead_job_is_requeued_with_another_payload() -> None:
+    job_id = a_dead_job({"to": "wrong"})
+    jobs.revise("mail", job_id, {"to": "right"})
+    job = jobs.get("mail", job_id)
+    assert (job.location, job.attempt, job.attempts, job.last_error, len(job.errors)) == ("pending", 0, 1, "", 1)
+    [claim] = jobs.claim("mail")
+    assert (claim.token, claim.attempt, claim.data) == (2, 1, {"to": "right"})
+
+
+def test_a_payload_that_would_not_come_back_as_it_is_revises_nothing(client: redis.Redis) -> None:
+    job_id = a_dead_job()
+    before = dump(client)
+    with pytest.raises(PayloadError, match=f"job {job_id} of queue 'mail' was left as it is: .*datetime"):
+        jobs.revise("mail", job_id, datetime.now(UTC))
+    with pytest.raises(InvalidId):
+        jobs.revise("mail", "junk", b"")
+    assert dump(client) == before
+
+
 def test_a_scheduled_job_can_be_run_now() -> None:
     done = jobs.enqueue("mail", b"", delay=3600)
     jobs.advance("mail", done.id)
@@ -1030,6 +1053,7 @@ def test_a_removed_job_leaves_nothing_behind(client: redis.Redis) -> None:
     ("move", "wrong"),
     [
         (jobs.requeue, ("pending", "active", "schedule")),
+        (lambda queue, job_id: jobs.revise(queue, job_id, b"other"), ("pending", "active", "schedule")),
         (jobs.remove, ("active",)),
         (jobs.advance, ("pending", "active", "dead")),
     ],
@@ -1049,13 +1073,15 @@ def test_an_operators_move_from_a_wrong_place_is_refused_by_name_and_changes_not
 
 
 def test_a_move_of_a_broken_job_puts_it_into_quarantine_and_says_so(client: redis.Redis) -> None:
-    dead, scheduled = a_dead_job(), jobs.enqueue("mail", b"", delay=60).id
-    client.delete(MAIL.row(dead), MAIL.row(scheduled))
+    dead, other, scheduled = a_dead_job(), a_dead_job(), jobs.enqueue("mail", b"", delay=60).id
+    client.delete(MAIL.row(dead), MAIL.row(other), MAIL.row(scheduled))
     with pytest.raises(JobGone, match=f"job {dead} of queue 'mail' .*quarantine"):
         jobs.requeue("mail", dead)
+    with pytest.raises(JobGone, match=f"job {other} of queue 'mail' .*quarantine"):
+        jobs.revise("mail", other, b"other")
     with pytest.raises(JobGone, match=f"job {scheduled} of queue 'mail' .*quarantine"):
         jobs.advance("mail", scheduled)
-    assert jobs.counts("mail").quarantine == 2
+    assert jobs.counts("mail").quarantine == 3
 
 
 def test_many_named_jobs_are_moved_with_a_word_for_each(client: redis.Redis) -> None:
@@ -1097,6 +1123,75 @@ def test_requeue_all_puts_broken_jobs_aside_and_says_so(client: redis.Redis) -> 
     assert jobs.requeue_all("mail") == Moved(97, 3)
     counts = jobs.counts("mail")
     assert (counts.pending, counts.dead, counts.quarantine) == (97, 0, 3)
+
+
+def appoint(client: redis.Redis, number: int) -> list[str]:
+    """Put many scheduled jobs there at once, a second apart from each other, the first in an hour."""
+    job_ids = [each.id for each in jobs.enqueue_many("mail", ["payload"] * number, delay=3600)]
+    first = now_ms(client) + 3_600_000
+    client.zadd(MAIL.schedule, {job_id: first + at * 1000 for at, job_id in enumerate(job_ids)})
+    return job_ids
+
+
+def test_advance_all_runs_the_soonest_first_up_to_the_limit(client: redis.Redis) -> None:
+    scheduled = appoint(client, 10)
+    assert jobs.advance_all("mail", limit=4) == Moved(4, 0)
+    assert in_place("pending") == scheduled[:4]
+    assert jobs.advance_all("mail", limit=0) == Moved(0, 0)
+    assert jobs.advance_all("mail") == Moved(6, 0)
+    assert jobs.advance_all("mail") == Moved(0, 0)
+    assert in_place("pending") == scheduled
+
+
+def test_advance_all_leaves_what_would_run_after_the_cut_off(client: redis.Redis) -> None:
+    scheduled = appoint(client, 10)
+    cutoff = client.zscore(MAIL.schedule, scheduled[6])
+    assert jobs.advance_all("mail", before=datetime.fromtimestamp(cutoff / 1000, UTC)) == Moved(7, 0)
+    assert in_place("schedule") == scheduled[7:]
+    with pytest.raises(ValueError, match="USE_TZ"):
+        jobs.advance_all("mail", before=datetime(2030, 1, 1))
+
+
+def test_advance_all_puts_broken_jobs_aside_and_says_so(client: redis.Redis) -> None:
+    client.delete(MAIL.row(appoint(client, 5)[2]))
+    assert jobs.advance_all("mail") == Moved(4, 1)
+    assert jobs.counts("mail").quarantine == 1
+
+
+def test_a_job_that_comes_back_to_the_schedule_meanwhile_is_not_advanced_for_ever(
+    client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    appoint(client, 3)
+    advance, calls = transitions.advance, []
+
+    def fail_at_once(queue_keys: Any, job_ids: Any) -> Any:
+        calls.append(len(job_ids))
+        assert len(calls) < 9
+        client.zadd(MAIL.schedule, {jobs.enqueue("mail", b"", delay=60).id: now_ms(client) + 60_000 + len(calls)})
+        return advance(queue_keys, job_ids)
+
+    monkeypatch.setattr(transitions, "advance", fail_at_once)
+    monkeypatch.setattr("echomq_django.service.operators.MAX_BATCH", 1)
+    assert jobs.advance_all("mail") == Moved(3, 0)
+    assert calls == [1, 1, 1]
+
+
+@pytest.mark.parametrize("name", ["requeue_all", "advance_all", "remove_all"])
+@pytest.mark.parametrize(("seconds", "done"), [(None, 25), (60, 25), (0.2, 20), (0, 10), (-1, 10)])
+def test_many_are_moved_for_so_many_seconds_and_a_second_call_moves_the_others(
+    client: redis.Redis, monkeypatch: pytest.MonkeyPatch, name: str, seconds: float | None, done: int
+) -> None:
+    moves: dict[str, Callable[..., Any]] = {
+        "requeue_all": jobs.requeue_all,
+        "advance_all": jobs.advance_all,
+        "remove_all": lambda queue, **options: Moved(jobs.remove_all(queue, "dead", **options), 0),
+    }
+    (appoint if name == "advance_all" else bury)(client, 25)
+    clock = itertools.count(1000.0, 0.1)  # a tenth of a second for each chunk
+    monkeypatch.setattr("echomq_django.service.operators.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr("echomq_django.service.operators.MAX_BATCH", 10)
+    assert moves[name]("mail", seconds=seconds) == Moved(done, 0)
+    assert moves[name]("mail") == Moved(25 - done, 0)
 
 
 def test_remove_all_empties_a_place_and_leaves_the_others(client: redis.Redis) -> None:
@@ -1201,7 +1296,10 @@ def test_every_function_takes_the_server_of_its_alias(settings: Any, url: str, c
     jobs.pause("mail", **second)
     jobs.resume("mail", **second)
     jobs.remove("mail", two.id, **second)
+    with pytest.raises(JobGone):
+        jobs.revise("mail", two.id, b"", **second)
     assert jobs.requeue_all("mail", **second) == Moved(0, 0)
+    assert jobs.advance_all("mail", **second) == Moved(0, 0)
     assert jobs.remove_all("mail", "dead", **second) == 0
     assert jobs.drain("mail", **second) == 1
 

@@ -117,6 +117,11 @@ CASES: dict[str, Case] = {
         grouped("dead", PAST),
         ["dead", "pending", "quarantine", "wake", *LANES],
     ),
+    "revise": (
+        lambda _: transitions.revise(K, A, "other"),
+        grouped("dead", PAST),
+        ["dead", "pending", "quarantine", "wake", *LANES],
+    ),
     "remove": (
         lambda _: transitions.remove(K, [A]),
         grouped("dead", PAST),

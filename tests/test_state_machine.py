@@ -68,6 +68,13 @@ class Model:
         self.places["pending"][job_id] = -int(self.rows[job_id].get("priority", 0))
         self.rows[job_id]["state"] = "pending"
 
+    def revive(self, job_id: str) -> None:
+        self.line_up(job_id)
+        row = self.rows[job_id]
+        for name in ("last_error", "stalled", "died_at", "deferred_at"):
+            row.pop(name, None)
+        row["spared"] = row["attempts"]
+
     def appoint(self, job_id: str, at: float) -> None:
         first = self.first("schedule")
         self.leave(job_id)
@@ -345,15 +352,24 @@ class Queue(RuleBasedStateMachine):
         for job_id in job_ids:
             if job_id in model.places["dead"]:
                 expected.append("ok")
-                model.line_up(job_id)
-                row = model.rows[job_id]
-                for name in ("last_error", "stalled", "died_at", "deferred_at"):
-                    row.pop(name, None)
-                row["spared"] = row["attempts"]
+                model.revive(job_id)
             else:
                 expected.append("elsewhere" if job_id in model.rows else "gone")
         model.ring_up(was_empty)
         assert self.call(transitions.requeue(K, job_ids)) == expected
+
+    @rule(job_id=st.sampled_from(IDS))
+    def revise(self, job_id: str) -> None:
+        model, expected = self.model, "gone"
+        was_empty, payload = not model.places["pending"], f"p{next(self.numbers)}"
+        if job_id in model.places["dead"]:
+            expected = "ok"
+            model.revive(job_id)
+            model.rows[job_id]["payload"] = payload
+        elif job_id in model.rows:
+            expected = "elsewhere"
+        model.ring_up(was_empty)
+        assert self.call(transitions.revise(K, job_id, payload)) == expected
 
     @rule(job_ids=some_ids)
     def remove(self, job_ids: list[str]) -> None:

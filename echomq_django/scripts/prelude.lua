@@ -168,6 +168,16 @@ local function line_up(line, id, group, priority)
     end
 end
 
+-- Give a dead job a new life: all attempts so far are spared, crashes are forgotten, the error records stay.
+-- `fields` are its attempts, owner, group and priority.
+local function revive(line, dead, id, fields)
+    local row = line.job_root .. id
+    redis.call("ZREM", dead, id)
+    redis.call("HDEL", row, "last_error", "stalled", "died_at", "deferred_at")
+    redis.call("HSET", row, "spared", fields[1])
+    line_up(line, id, fields[3], fields[4])
+end
+
 -- Wake a parked worker when pending was empty and is no more.
 local function ring_up(line)
     if line.empty and redis.call("ZCARD", line.pending) > 0 then
