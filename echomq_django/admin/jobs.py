@@ -43,7 +43,8 @@ class JobAdmin(ServerAdmin):
     form = JobForm
     change_list_template = "admin/echomq/job/change_list.html"
     change_form_template = "admin/echomq/job/change_form.html"
-    list_display = ("short_id", "task", "queue", "place", "attempts", "time", "remark")
+    # What matters first: in a window that is not wide the last ones are out of sight.
+    list_display = ("short_id", "task", "remark", "time", "attempts", "queue", "place")
     list_display_links = ("short_id",)
     list_filter = (PlaceFilter, QueueFilter, TaskFilter, ErrorFilter)
     list_per_page = 50

@@ -103,7 +103,7 @@ def caption(found: Overview) -> str:
     done = ngettext("%s job completed", "%s jobs completed", found.completed) % number(found.completed)
     failed = ngettext("%s attempt failed", "%s attempts failed", found.failed) % number(found.failed)
     words = {"completed": done, "failed": failed}
-    return gettext("The last 60 minutes: %(completed)s (light), %(failed)s (dark).") % words
+    return gettext("The last 60 minutes: %(completed)s (the upper part of a bar), %(failed)s (the lower).") % words
 
 
 def read(queues: Sequence[str], using: str) -> Overview:

@@ -26,7 +26,7 @@ from .filters import ServerFilter
 from .overview import overview, served, waiting
 from .showing import NOTHING, PLACE_WORDS, lasting
 
-FACTS = ("pending", "active", "scheduled", "dead", "latency", "rate", "workers", "state")
+FACTS = ("state", "pending", "active", "scheduled", "dead", "latency", "rate", "workers")
 
 
 @dataclass(frozen=True)
