@@ -21,6 +21,9 @@ from echomq_django.job import Job
 SHOWN_LIMIT = 200_000
 """Characters that a page shows; the rest is in the raw payload."""
 
+DEPTH = 100
+"""How deep JSON may be nested that is indented: Python's own limit counts what has been called before."""
+
 Redact = Callable[[str, list[Any], dict[str, Any]], tuple[Any, Any]]
 
 
@@ -58,7 +61,13 @@ class Arguments:
     @property
     def is_editable(self) -> bool:
         """Say whether a form can hold them: what is redacted cannot be edited, or stars would be enqueued."""
-        return self.redact is None and len(self.job.payload) <= SHOWN_LIMIT and self.value is not None
+        if self.redact is not None or len(self.job.payload) > SHOWN_LIMIT or self.value is None:
+            return False
+        try:
+            payload.to_json(self.value)
+        except PayloadError:
+            return False  # half a character, or no number
+        return indented(self.value) is not None
 
     def text(self) -> str:
         """Give all that may be shown: indented JSON; escaped bytes where they are none, or very many."""
@@ -102,7 +111,14 @@ class Arguments:
 
 def indented(value: Any) -> str | None:
     """Write JSON for people; None when a value is none, or nested too deeply."""
+    if _is_deep(value, DEPTH):
+        return None
     try:
         return json.dumps(value, ensure_ascii=False, indent=2, default=str)
     except (ValueError, TypeError, RecursionError):
         return None
+
+
+def _is_deep(value: Any, left: int) -> bool:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    return left == 0 or any(_is_deep(each, left - 1) for each in inner)

@@ -17,7 +17,7 @@ from echomq_django.jobs import Span
 from .arguments import redaction
 from .base import number, whole
 from .filters import asked
-from .listing import MERGED, Listing
+from .listing import Listing
 
 SKIP_VAR = "skip"
 PARAMETERS = ("location", "queue", "task", "error", "at__year", "at__month", "at__day")
@@ -83,7 +83,8 @@ class JobList(ChangeList):
     @property
     def merged(self) -> str:
         """Give how deep the list goes, when that is not all; else nothing."""
-        return number(MERGED) if self.queryset.depth < self.result_count else ""
+        depth = self.queryset.depth
+        return number(depth) if depth < self.result_count else ""
 
     @property
     def searched(self) -> dict[str, Any] | None:

@@ -59,7 +59,8 @@ def lasting(seconds: float) -> str:
     if seconds < 100:
         return ngettext("%d second", "%d seconds", round(seconds)) % round(seconds)
     now = timezone.now()
-    return timesince(now - timedelta(seconds=seconds), now)
+    # Ahead, since a time may be thousands of years ahead, and the calendar does not go back as far.
+    return timesince(now, now + timedelta(seconds=seconds))
 
 
 def relative(at: datetime) -> str:

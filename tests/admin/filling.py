@@ -3,7 +3,9 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from echomq_django import jobs
+import redis
+
+from echomq_django import ids, jobs, keys
 from tests import tasks
 
 QUEUE = "default"
@@ -61,3 +63,36 @@ def completed(payload: Any = "p", result: Any = "done", *, queue: str = QUEUE) -
     claim = active(payload, queue=queue)
     jobs.complete(claim, result)
     return claim.id
+
+
+def crowd(
+    client: redis.Redis,
+    place: str,
+    number: int,
+    *,
+    queue: str = QUEUE,
+    rows: int = 1000,
+    first_ms: int = 1_700_000_000_000,
+    days: int = 40,
+    **fields: Any,
+) -> list[str]:
+    """Put many ids into a place, spread over days, and rows under the `rows` last ones; the first comes up first."""
+    names = keys.of(queue)
+    minted = [ids.brand("JOB", at) for at in range(1, number + 1)]
+    scores = [0 if place == "pending" else first_ms + at * days * 86_400_000 // number for at in range(number)]
+    pipe = client.pipeline(transaction=False)
+    pipe.sadd(keys.QUEUES, queue)
+    for first in range(0, number, 10_000):
+        chunk = slice(first, first + 10_000)
+        pipe.zadd(getattr(names, place), dict(zip(minted[chunk], scores[chunk], strict=True)))
+        for job_id in minted[-rows:][chunk]:
+            row = {
+                "state": place,
+                "attempts": 1,
+                "payload": "p" * 1000,
+                "name": "shop.pay",
+                "last_error": "ValueError: no",
+            }
+            pipe.hset(names.row(job_id), mapping={**row, **fields})
+        pipe.execute()
+    return minted
