@@ -247,8 +247,8 @@ def test_everything_is_reached_with_the_keyboard_alone(visit: Visit, operator: U
 
 
 LOOKS: dict[str, dict[str, Any]] = {
-    "light": {"color_scheme": "light"},
-    "dark": {"color_scheme": "dark"},
+    "light": {"viewport": {"width": 1440, "height": 800}, "color_scheme": "light"},
+    "dark": {"viewport": {"width": 1440, "height": 800}, "color_scheme": "dark"},
     "mobile": {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 2, "is_mobile": True},
 }
 
@@ -281,6 +281,7 @@ def test_no_page_is_wider_than_its_window_and_screenshots_are_left_to_be_looked_
                 too_wide.append(f"{name}-{look}")
         page.goto("/admin/echomq/job/?location=dead&queue=mail")
         act(page, "requeue_selected", all_matching=True)
+        page.wait_for_load_state()
         page.screenshot(path=SCREENSHOTS / f"bulk-{look}.png")
         return too_wide
 
