@@ -49,9 +49,10 @@ class Chromium:
     """Run functions in the browser's thread."""
 
     def __init__(self) -> None:
+        path = binary()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="chromium")
         self._playwright = self.run(lambda: sync_playwright().start())
-        self._browser: Browser = self.run(lambda: self._playwright.chromium.launch(executable_path=binary()))
+        self._browser: Browser = self.run(lambda: self._playwright.chromium.launch(executable_path=path))
 
     def run(self, call: Callable[..., T], *args: Any) -> T:
         return self._thread.submit(call, *args).result()
