@@ -86,7 +86,7 @@ class JobAdmin(ServerAdmin):
     def remark(self, shape: shapes.Job) -> str:
         """Show who runs the job, or what went wrong."""
         text = worker_of(shape.job) if shape.job.location is Location.ACTIVE else shape.job.last_error
-        return visible(text[:ERROR_LIMIT]) or NOTHING
+        return visible(text if len(text) <= ERROR_LIMIT else f"{text[: ERROR_LIMIT - 1]}…") or NOTHING
 
     # What may be done.
 
