@@ -175,13 +175,17 @@ class JobAdmin(ServerAdmin):
         """Show a job, and take its edited arguments."""
         try:
             return super().changeform_view(request, object_id, form_url, extra_context)
-        except (JobGone, WrongPlace) as error:  # it left while it was edited, and nothing was logged
+        except NotMoved as error:  # it left while it was edited, and nothing was logged
             self.message_user(request, str(error), messages.ERROR)
             return HttpResponseRedirect(request.get_full_path())
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         """Requeue the job with its new arguments."""
-        jobs.revise(obj.queue, obj.job_id, form.payload, using=self.using)
+        try:
+            jobs.revise(obj.queue, obj.job_id, form.payload, using=self.using)
+        except (WrongPlace, JobGone) as error:
+            word = "elsewhere" if isinstance(error, WrongPlace) else "gone"
+            raise NotMoved(REQUEUE.refusal(word, obj.job_id)) from error
 
     def render_change_form(
         self,

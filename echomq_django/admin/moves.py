@@ -42,24 +42,21 @@ class Move:
         # The script looks where the job is, and moves it or not: of ten who press at once, one has done it.
         [word] = self.many(job.queue, [job.id], using=using)
         if word != "ok":
-            raise NotMoved(self._refusal(word) % {"id": job.id, "places": self.words_of_places})
+            raise NotMoved(self.refusal(word, job.id))
 
     def log(self, request: HttpRequest, shapes: Sequence[Any], words: str) -> None:
         """Write into Django's history what was done, a line for each shape."""
         LogEntry.objects.log_actions(cast(int, request.user.pk), shapes, self.flag, words)
 
-    @property
-    def words_of_places(self) -> str:
-        """Name the places that the move starts from."""
-        return " / ".join(str(PLACE_WORDS[place]) for place in self.places)
-
-    @staticmethod
-    def _refusal(word: str) -> str:
+    def refusal(self, word: str, job_id: str) -> str:
+        """Say why a job was left where it is, by a script's word."""
         if word == "elsewhere":
-            return gettext("Job %(id)s is not %(places)s. Nothing was done: look where it is now.")
+            places = " / ".join(str(PLACE_WORDS[place]) for place in self.places)
+            text = gettext("Job %(id)s is not %(places)s. Nothing was done: look where it is now.")
+            return text % {"id": job_id, "places": places}
         if word == "unsound":
-            return gettext("Job %(id)s had no sound row and was put into quarantine.")
-        return gettext("Job %(id)s is no longer there: it was completed or removed. Nothing was done.")
+            return gettext("Job %s had no sound row and was put into quarantine.") % job_id
+        return gettext("Job %s is no longer there: it was completed or removed. Nothing was done.") % job_id
 
 
 REQUEUE = Move(
