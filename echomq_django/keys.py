@@ -23,12 +23,17 @@ def worker(worker_id: str) -> str:
     return f"{{emq}}:worker:{worker_id}"
 
 
-def check_queue(queue: str) -> str:
-    """Give a queue's name back; InvalidQueueName when it is none.
+def is_queue(queue: object) -> bool:
+    """Say whether something is a queue's name.
 
     A brace would move keys to another slot, and "emq" is the tag of the keys above.
     """
-    if not isinstance(queue, str) or not _QUEUE_NAME.fullmatch(queue) or queue == "emq":
+    return isinstance(queue, str) and queue != "emq" and _QUEUE_NAME.fullmatch(queue) is not None
+
+
+def check_queue(queue: str) -> str:
+    """Give a queue's name back; InvalidQueueName when it is none."""
+    if not is_queue(queue):
         raise InvalidQueueName(f"{queue!r} is not a queue's name: use 1 to 128 of A-Z a-z 0-9 . _ - (and not 'emq').")
     return queue
 

@@ -102,7 +102,7 @@ def workers() -> Call[list[tuple[str, int, int]]]:
 
     def parse(replies: Sequence[Any]) -> list[tuple[str, int, int]]:
         now, listed = unix_ms(replies[0]), replies[1]
-        return [(worker.decode(), int(float(beat)), now) for worker, beat in pairs(listed)]
+        return [(_shown(worker), clock_ms(float(beat)) or 0, now) for worker, beat in pairs(listed)]
 
     return Call("list the workers", (("TIME",), ("ZRANGE", names.WORKERS, 0, -1, "WITHSCORES")), parse, True)
 
@@ -112,20 +112,20 @@ def about(listed: Sequence[tuple[str, int, int]]) -> Call[list[WorkerInfo]]:
 
     def parse(replies: Sequence[Any]) -> list[WorkerInfo]:
         return [
-            WorkerInfo(worker, max(now - beat, 0), {key.decode(): value.decode() for key, value in pairs(facts)})
+            WorkerInfo(worker, max(now - beat, 0), {_shown(key): _shown(value) for key, value in _row(facts).items()})
             for (worker, beat, now), facts in zip(listed, replies, strict=True)
         ]
 
     commands = tuple(("HGETALL", names.worker(worker)) for worker, _, _ in listed)
-    return Call("read the workers", commands, parse, True)
+    return Call("read the workers", commands, parse, resend=True, bears_wrong_types=True)
 
 
 def registered() -> Call[list[str]]:
-    """List the queues that were ever used."""
+    """List the queues that were ever used. What is no queue's name can be none: it was written by hand."""
     return Call(
         "list the queues",
         (("SMEMBERS", names.QUEUES),),
-        lambda replies: sorted(queue.decode() for queue in replies[0]),
+        lambda replies: sorted(filter(names.is_queue, map(_shown, replies[0]))),
         True,
     )
 
@@ -401,9 +401,9 @@ def lapsed(keys: QueueKeys) -> Call[Lapsed]:
     )
 
 
-def _shown(job_id: bytes) -> str:
+def _shown(name: bytes) -> str:
     # Anything can be put into a place by hand, and must not keep the others from being seen.
-    return job_id.decode(errors="backslashreplace")
+    return name.decode(errors="backslashreplace")
 
 
 def _number(value: bytes | None) -> int:
