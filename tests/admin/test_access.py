@@ -1,6 +1,6 @@
 """Who may do what: each user, each address, each method; and which queues a user sees."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -45,7 +45,13 @@ CHANGES: list[tuple[str, dict[str, str], str]] = [
     ),
     (
         "queue/",
-        {"action": "drain_selected", "select_across": "1", "_selected_action": "x", "confirmed": "yes", "number-mail": "9"},
+        {
+            "action": "drain_selected",
+            "select_across": "1",
+            "_selected_action": "x",
+            "confirmed": "yes",
+            "number-mail": "9",
+        },
         "drain_queue",
     ),
 ]  # fmt: skip
@@ -62,13 +68,13 @@ def _filled(client: redis.Redis, _settings: None) -> None:
 
 
 @pytest.fixture
-def unchanged(client: redis.Redis, db: None, _filled: None) -> Iterator[Callable[[], bool]]:
+def unchanged(client: redis.Redis, db: None, _filled: None) -> Callable[[], bool]:
     before, entries = dump(client), LogEntry.objects.count()
 
     def look() -> bool:
         return dump(client) == before and LogEntry.objects.count() == entries
 
-    yield look
+    return look
 
 
 def anybody() -> Client:
