@@ -1161,19 +1161,22 @@ def test_advance_all_puts_broken_jobs_aside_and_says_so(client: redis.Redis) -> 
 def test_a_job_that_comes_back_to_the_schedule_meanwhile_is_not_advanced_for_ever(
     client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    appoint(client, 3)
+    scheduled = appoint(client, 5)
+    within = datetime.fromtimestamp(client.zscore(MAIL.schedule, scheduled[2]) / 1000, UTC)
     advance, calls = transitions.advance, []
 
-    def fail_at_once(queue_keys: Any, job_ids: Any) -> Any:
+    def comes_back(queue_keys: Any, job_ids: Any) -> Any:
         calls.append(len(job_ids))
-        assert len(calls) < 9
-        client.zadd(MAIL.schedule, {jobs.enqueue("mail", b"", delay=60).id: now_ms(client) + 60_000 + len(calls)})
+        jobs.enqueue("mail", b"", delay=60)
         return advance(queue_keys, job_ids)
 
-    monkeypatch.setattr(transitions, "advance", fail_at_once)
+    monkeypatch.setattr(transitions, "advance", comes_back)
     monkeypatch.setattr("echomq_django.service.operators.MAX_BATCH", 1)
-    assert jobs.advance_all("mail") == Moved(3, 0)
-    assert calls == [1, 1, 1]
+    assert jobs.advance_all("mail", before=within) == Moved(3, 0)
+    assert jobs.advance_all("mail", limit=1) == Moved(1, 0)
+    assert jobs.counts("mail").schedule == 5
+    assert jobs.advance_all("mail") == Moved(5, 0)
+    assert calls == [1] * 9
 
 
 @pytest.mark.parametrize("name", ["requeue_all", "advance_all", "remove_all"])
