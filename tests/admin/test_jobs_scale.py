@@ -14,6 +14,7 @@ from tests.admin.reading import Page, sent
 
 LIST = "/admin/echomq/job/"
 PLACES = ("dead", "schedule", "active", "pending")
+ACROSS = {"action": "requeue_selected", "index": "0", "select_across": "1", "_selected_action": "all"}
 SLOW = {"KEYS", "SCAN", "HGETALL", "LRANGE", "HSCAN", "ZSCAN", "SORT"}
 
 
@@ -40,8 +41,7 @@ def test_a_page_sends_as_many_commands_for_a_hundred_thousand_jobs_as_for_a_hund
     filling.crowd(client, place, 100, queue="mail")
     many = [cost(boss, asked, location=place, queue=queue, p=page) for page in (2, *((1000, 2000) if queue else (40,)))]
     for each in many:
-        assert sorted(each)[:20] == sorted(few)[:20] or len(each) == len(few)
-        assert len(each) == len(few)
+        assert sorted(each) == sorted(few)
         assert not SLOW & set(each)
         assert len(each) < 200
 
@@ -73,7 +73,7 @@ def test_a_million_dead_jobs_are_browsed_searched_and_requeued(
     cost(boss, asked, queue="default")
     few = len(cost(boss, asked, queue="default"))
     client.flushall()
-    minted = filling.crowd(client, "dead", 1_000_000, queue="default", rows=1_000_000)
+    minted = filling.crowd(client, "dead", 1_000_000, queue="default", rows=1_000_000, payload="p")
     lines = []
     first = 1_700_000_000_000
     day = time.gmtime(first / 1000 + 86_400 * 7)
@@ -94,9 +94,7 @@ def test_a_million_dead_jobs_are_browsed_searched_and_requeued(
         if name.startswith("page"):
             assert len(asked) == few
         assert time.perf_counter() - began < 5
-    answer = boss.post(
-        LIST, {"action": "requeue_selected", "index": "0", "select_across": "1", "_selected_action": "all"}
-    )
+    answer = boss.post(LIST, ACROSS)
     assert "Requeue 1,000,000 dead jobs?" in Page(answer).text
     began, requests = time.perf_counter(), 0
     while sent(Page(answer)).get("cutoff"):
