@@ -1,5 +1,6 @@
 """The models have no tables, and a project notices nothing of that; and it needs no database, nor the admin."""
 
+import os
 import subprocess
 import sys
 from io import StringIO
@@ -30,12 +31,12 @@ PERMISSIONS = {
 }
 
 
-def run(source: str, folder: Path) -> str:
+def run(source: str, folder: Path, warnings: str = "error") -> str:
     """Run a program in a process of its own, and give what it printed."""
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", dedent(source)],
+        [sys.executable, "-W", warnings, "-c", dedent(source)],
         cwd=folder,
-        env={"PYTHONPATH": str(Path(__file__).parents[2]), "PATH": ""},
+        env={"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *sys.path]), "PATH": ""},
         capture_output=True,
         text=True,
         timeout=60,
