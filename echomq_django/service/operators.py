@@ -131,7 +131,7 @@ def advance_all(
     return _moved(client.run(transitions.advance(queue_keys, chunk)) for chunk in chunks)
 
 
-def _moved(chunks: Iterable[Sequence[str]]) -> Moved:
+def _moved(chunks: Iterable[list[str]]) -> Moved:
     """Count the words of what was moved chunk by chunk."""
     done = quarantined = 0
     for words in chunks:
