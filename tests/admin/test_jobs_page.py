@@ -46,7 +46,7 @@ def test_a_dead_job_shows_its_identity_times_arguments_and_attempts(boss: Client
         '"args": [ 17 ]', '"copy": true', "Attempt 1", "builtins.ValueError", "ValueError: no such order",
     ):  # fmt: skip
         assert text in page.text
-    assert "raise error if isinstance" in page.text  # a line of the traceback
+    assert "raise error if isinstance" in page.text  # a line of the traceback: complaint 5
     assert "Died: " in page.text
     assert " ago (" in page.text
     assert page.text.count("CST)") + page.text.count("CDT)") >= 2  # an absolute time has its zone
@@ -166,6 +166,7 @@ def _redact_with(settings: Any, name: str) -> None:
 
 
 def test_what_is_redacted_is_in_no_page_no_search_and_no_file(boss: Client, settings: Any) -> None:
+    # Complaint 26: secrets in arguments.
     _redact_with(settings, "redact")
     job_id = filling.dead_task(17, card="4111", name="Ada")
     page = show(boss, job_id)
