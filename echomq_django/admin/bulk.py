@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 
+from echomq_django import jobs
 from echomq_django.exceptions import InvalidId
 from echomq_django.ids import check_job
 from echomq_django.job import Job, Location
@@ -16,6 +17,9 @@ from .moves import Move
 
 SECONDS = 5.0
 """How long one request works before it asks to go on."""
+
+ASIDE = 1_000
+"""How many ids that are none may stand before those that are listed without their rows."""
 
 
 @dataclass
@@ -56,15 +60,28 @@ def matching(move: Move, listing: Listing, cutoff_ms: int, report: Report) -> No
     report.resume = ""
     for queue in listing.queues[listing.queues.index(first) if first in listing.queues else 0 :]:
         stays = whole(rank) if queue == first else 0
-        while queue in within.sizes and (found := within.browse(queue, stays, within.chunk)):
-            meant = [job.id for job in found if _is_meant(job, within, cutoff_ms)]
+        while queue in within.sizes:
+            seen, meant = _batch(within, queue, stays, cutoff_ms)
+            if not seen:
+                break
             words = move.many(queue, meant, using=listing.using) if meant else []
             report.by_queue[queue] += words.count("ok")
             report.missed += len(meant) - words.count("ok")
-            stays += len(found) - len(meant)
+            stays += seen - len(meant)
             if time.monotonic() > end:
                 report.resume = f"{queue}:{stays}"
                 return
+
+
+def _batch(listing: Listing, queue: str, start: int, cutoff_ms: int) -> tuple[int, list[str]]:
+    """Look at the next jobs: how many there are, and the ids of those that are meant."""
+    if listing.place is Location.DEAD and not listing.is_search and start <= ASIDE:
+        # All of the span are meant, so that their rows need not be read.
+        size = start + listing.chunk
+        found = jobs.listed(queue, listing.place, size, span=listing.span, using=listing.using)[start:]
+        return len(found), [job_id for job_id, _ in found if _is_id(job_id)]
+    rows = listing.browse(queue, start, listing.chunk)
+    return len(rows), [job.id for job in rows if _is_meant(job, listing, cutoff_ms)]
 
 
 def _is_meant(job: Job, listing: Listing, cutoff_ms: int) -> bool:
