@@ -1,5 +1,6 @@
 """The queues: their numbers, and pausing, resuming and draining them."""
 
+import re
 from itertools import count
 from types import SimpleNamespace
 from typing import Any
@@ -53,7 +54,7 @@ def test_a_queue_shows_latency_rate_workers_and_state(boss: Client, client: redi
     assert "Completed a minute: 25.0" in text  # neither the minute that is not over, nor the one before the ten
     assert "Workers: 1" in text
     assert "State: running" in text
-    assert "Oldest pending: 0 seconds" in text
+    assert re.search(r"Oldest pending: \d+ seconds?", text)
     jobs.pause("mail")
     assert "State: paused" in Page(boss.get(MAIL + "change/")).text
 

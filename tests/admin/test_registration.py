@@ -265,7 +265,8 @@ def test_with_another_translation_each_word_is_another(
 
 
 KNOWN = {
-    "mail", "default", "EchoMQ", "administration", "Model", "name", "link", "Change", "list", "View", "view", "History", "Close",
+    "mail", "default", "EchoMQ", "administration", "Model", "name", "link", "Change", "list", "View", "view", "History",
+    "Close", "Pagination", "option",
     "Action", "selected", "items", "Filter", "Show", "counts", "Clear", "filters", "total", "queues", "queue",
     "Queues", "Queue", "Jobs", "Workers", "workers", "worker", "Run", "Select", "this", "object", "action",
     "hour", "hours", "minute", "minutes",
