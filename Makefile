@@ -1,5 +1,6 @@
 # Everything here works on a machine that has Python 3.11 or newer, make and a package index.
 PYTHON ?= python3
+PORT ?= 8000
 
 TOX := .venv-tox/bin/tox
 DEMO := .venv-demo/bin/python
@@ -28,7 +29,8 @@ demo: .venv-demo/made  ## the example project's orders, from the file to the rec
 
 serve: .venv-demo/made  ## the example project's site and admin
 	$(MANAGE) migrate --verbosity 0
-	$(MANAGE) runserver 127.0.0.1:8000
+	$(MANAGE) people
+	$(MANAGE) runserver 127.0.0.1:$(PORT)
 
 worker: .venv-demo/made  ## a worker for the example project
 	$(MANAGE) migrate --verbosity 0

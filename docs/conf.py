@@ -11,7 +11,12 @@ from django.conf import settings
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 
 # autodoc imports modules that import Django's settings; no server is asked.
-settings.configure(SECRET_KEY="only for the docs", USE_TZ=True, INSTALLED_APPS=["echomq_django"])
+APPS = ["admin", "auth", "contenttypes", "messages", "sessions"]
+settings.configure(
+    SECRET_KEY="only for the docs",
+    USE_TZ=True,
+    INSTALLED_APPS=[*(f"django.contrib.{app}" for app in APPS), "echomq_django"],
+)
 django.setup()
 
 project = "echomq-django"

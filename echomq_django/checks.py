@@ -9,6 +9,7 @@ from typing import Any
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register
 from django.core.exceptions import ImproperlyConfigured
+from django.utils.module_loading import import_string
 
 from . import address, conf, connection
 from .conf import AliasConfig
@@ -27,6 +28,7 @@ def check_settings(**_: Any) -> list[CheckMessage]:
     for config in map(conf.alias, conf.aliases()):
         if config.embedded is None:
             found += _unusable(config) or _shared(config)
+        found += _unredacted(config)
     return found
 
 
@@ -34,6 +36,23 @@ def check_settings(**_: Any) -> list[CheckMessage]:
 def check_servers(**_: Any) -> list[CheckMessage]:
     """Ask each server whether it is one to which jobs can be entrusted."""
     return [warning for name in conf.aliases() for warning in _server(conf.alias(name))]
+
+
+def _unredacted(config: AliasConfig) -> Iterator[CheckMessage]:
+    """Import what hides arguments: a path that leads nowhere would be found out by whoever looks at a job."""
+    if not config.redact:
+        return
+    try:
+        found = import_string(config.redact)
+        reason = "" if callable(found) else f"it is a {type(found).__name__}, and cannot be called"
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+    if reason:
+        yield Error(
+            f"ECHOMQ[{config.alias!r}]['REDACT'] is {config.redact!r}, which is not to be had. {reason}",
+            hint="Correct the path; until then no arguments are shown.",
+            id="echomq.E016",
+        )
 
 
 def _unusable(config: AliasConfig) -> list[CheckMessage]:

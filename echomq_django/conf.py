@@ -72,6 +72,7 @@ class AliasConfig:
     options: Mapping[str, Any] = field(default_factory=dict)
     wire_version: str = WIRE_VERSION
     queues: Mapping[str, QueueConfig] = field(default_factory=dict)
+    redact: str = ""
 
     def queue(self, name: str) -> QueueConfig:
         """Give a queue's settings: the defaults when it has none."""
@@ -128,7 +129,7 @@ def _read() -> tuple[dict[str, AliasConfig], list[Problem]]:
     return aliases, found
 
 
-_ENTRY_KEYS = ("LOCATION", "OPTIONS", "WIRE_VERSION", "QUEUES")
+_ENTRY_KEYS = ("LOCATION", "OPTIONS", "WIRE_VERSION", "QUEUES", "REDACT")
 _QUEUE_KEYS = {item.name.upper(): item for item in fields(QueueConfig)}
 
 
@@ -162,6 +163,13 @@ def _entry_problems(alias_name: str, entry: Any) -> Iterator[Problem]:
             "echomq.E006",
             f"{where}['WIRE_VERSION'] is {version!r}.",
             f"Use the value that the other programs on this server use; the default is {WIRE_VERSION!r}.",
+        )
+    redact = entry.get("REDACT", "")
+    if not _is_path(redact):
+        yield Problem(
+            "echomq.E016",
+            f"{where}['REDACT'] is {redact!r}.",
+            "Use the dotted path of a callable that takes a name, args and kwargs, and gives the latter two back.",
         )
     queues = entry.get("QUEUES", {})
     if not isinstance(queues, Mapping):
@@ -215,9 +223,14 @@ def _value(name: str, value: Any) -> Any:
         if value not in retries.KINDS:
             raise ValueError(f"one of {', '.join(retries.KINDS)}")
         return value
-    if not isinstance(value, str) or (value and "." not in value):
+    if not _is_path(value):
         raise ValueError("the dotted path of a callable that takes a job")
     return value
+
+
+def _is_path(value: Any) -> bool:
+    """Say whether a value can be a dotted path, or the text of no length, which is none."""
+    return isinstance(value, str) and (not value or "." in value)
 
 
 def _alias(alias_name: str, entry: Mapping[str, Any]) -> AliasConfig:
@@ -230,6 +243,7 @@ def _alias(alias_name: str, entry: Mapping[str, Any]) -> AliasConfig:
             queue: QueueConfig(**{name.lower(): _value(name, value) for name, value in given.items()})
             for queue, given in entry.get("QUEUES", {}).items()
         },
+        redact=entry.get("REDACT", ""),
     )
 
 

@@ -6,7 +6,9 @@ A connection on which anything was raised is closed, or its next command would r
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from typing import Any, TypeVar
 
@@ -25,6 +27,18 @@ from .sending import Exchange, Forget, Pause, Step, attempting, settling, unavai
 from .steps import drive
 
 T = TypeVar("T")
+
+_resend_for: ContextVar[float | None] = ContextVar("echomq_resend_for", default=None)
+
+
+@contextmanager
+def resending_for(seconds: float) -> Iterator[None]:
+    """Send this thread's calls again for so long and no longer: for whoever keeps a person waiting."""
+    token = _resend_for.set(seconds)
+    try:
+        yield
+    finally:
+        _resend_for.reset(token)
 
 
 class Client:
@@ -122,7 +136,7 @@ class Client:
 
     def settle(self, call: Call[T]) -> tuple[T, bool]:
         """Carry out a call as run does, and tell whether an earlier sending may have been carried out too."""
-        return drive(settling(call, self.config), self._do)
+        return drive(settling(call, self.config, _resend_for.get()), self._do)
 
 
 def _ask(connection: Connection, command: Command) -> Any:

@@ -4,7 +4,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
@@ -26,6 +26,11 @@ def minted_ms(job_id: str) -> int | None:
         return ids.parse(job_id).milliseconds
     except InvalidId:
         return None
+
+
+def head(last_error: str) -> str:
+    """Give what stands before the first colon of an error, in at most 100 characters."""
+    return last_error.partition(":")[0][:100]
 
 
 class Location(StrEnum):
@@ -118,6 +123,11 @@ class Job:
         return self.attempts - self.spared
 
     @property
+    def error_head(self) -> str:
+        """Give the head of the last error, which is most often its class: what stands before the first colon."""
+        return head(self.last_error)
+
+    @property
     def enqueued_at(self) -> int | None:
         """Give the time at which the id was minted, unix ms, on the producer's clock; None when it is no id."""
         return minted_ms(self.id)
@@ -166,6 +176,16 @@ class Job:
             finished_at=number(b"finished_at"),
             checkpoint=row.get(b"checkpoint"),
         )
+
+
+ROW_FIELDS = tuple(
+    field.name for field in fields(Job) if field.name not in ("id", "queue", "location", "time", "errors")
+)
+"""What is read of a row."""
+
+
+LARGE_FIELDS = ("payload", "result", "checkpoint")
+"""What a list leaves out: one job with a large payload would make it slow."""
 
 
 @dataclass(frozen=True)

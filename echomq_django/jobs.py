@@ -5,7 +5,7 @@ queue, and what to do next; when one is raised by an enqueue that could not be s
 """
 
 from .job import Claim, ErrorRecord, Job, Location
-from .looks import Counts, Lapsed, WorkerInfo
+from .looks import Census, Counts, Lapsed, Minute, Span, WorkerInfo
 from .service.admission import (
     DUPLICATE,
     ENQUEUED,
@@ -17,10 +17,12 @@ from .service.admission import (
     enqueue_many,
     enqueue_on_commit,
 )
+from .service.browsing import browse, census, count, edges, listed, page, rows
 from .service.claims import claim, complete, expire, extend, promote, reap, release, retry
 from .service.operators import (
     Moved,
     advance,
+    advance_all,
     advance_many,
     drain,
     pause,
@@ -31,6 +33,7 @@ from .service.operators import (
     requeue_all,
     requeue_many,
     resume,
+    revise,
 )
 from .service.reading import (
     aget,
@@ -39,8 +42,9 @@ from .service.reading import (
     lapsed,
     location,
     logs,
+    minutes,
+    now_ms,
     oldest_pending_age,
-    page,
     queues,
     recent,
     workers,
@@ -51,6 +55,7 @@ __all__ = [
     "DUPLICATE",
     "ENQUEUED",
     "SCHEDULED",
+    "Census",
     "Claim",
     "Counts",
     "Enqueued",
@@ -58,18 +63,25 @@ __all__ = [
     "Job",
     "Lapsed",
     "Location",
+    "Minute",
     "Moved",
     "Reaped",
+    "Span",
     "WorkerInfo",
     "advance",
+    "advance_all",
     "advance_many",
     "aenqueue",
     "aenqueue_many",
     "aget",
+    "browse",
+    "census",
     "claim",
     "complete",
+    "count",
     "counts",
     "drain",
+    "edges",
     "enqueue",
     "enqueue_many",
     "enqueue_on_commit",
@@ -77,8 +89,11 @@ __all__ = [
     "extend",
     "get",
     "lapsed",
+    "listed",
     "location",
     "logs",
+    "minutes",
+    "now_ms",
     "oldest_pending_age",
     "page",
     "pause",
@@ -95,5 +110,7 @@ __all__ = [
     "requeue_many",
     "resume",
     "retry",
+    "revise",
+    "rows",
     "workers",
 ]

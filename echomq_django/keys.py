@@ -23,12 +23,17 @@ def worker(worker_id: str) -> str:
     return f"{{emq}}:worker:{worker_id}"
 
 
-def check_queue(queue: str) -> str:
-    """Give a queue's name back; InvalidQueueName when it is none.
+def is_queue(queue: object) -> bool:
+    """Say whether something is a queue's name.
 
     A brace would move keys to another slot, and "emq" is the tag of the keys above.
     """
-    if not isinstance(queue, str) or not _QUEUE_NAME.fullmatch(queue) or queue == "emq":
+    return isinstance(queue, str) and queue != "emq" and _QUEUE_NAME.fullmatch(queue) is not None
+
+
+def check_queue(queue: str) -> str:
+    """Give a queue's name back; InvalidQueueName when it is none."""
+    if not is_queue(queue):
         raise InvalidQueueName(f"{queue!r} is not a queue's name: use 1 to 128 of A-Z a-z 0-9 . _ - (and not 'emq').")
     return queue
 
@@ -55,6 +60,7 @@ class QueueKeys:
     outbox: str
     completed: str
     failed: str
+    minute_root: str
     result_root: str
     recent: str
     events: str
@@ -71,6 +77,10 @@ class QueueKeys:
     def logs(self, job_id: str) -> str:
         """Name the list of a job's log lines."""
         return self.job_root + job_id + ":logs"
+
+    def minute(self, number: int) -> str:
+        """Name the counts of a minute, given as minutes since 1970."""
+        return f"{self.minute_root}{number}"
 
     def result(self, job_id: str) -> str:
         """Name what is kept of a completed job: its row, under another name."""
@@ -108,6 +118,7 @@ def of(queue: str) -> QueueKeys:
         outbox=base + "flow:outbox",
         completed=base + "metrics:completed",
         failed=base + "metrics:failed",
+        minute_root=base + "minute:",
         result_root=base + "result:",
         recent=base + "recent",
         events=base + "events",

@@ -1,14 +1,17 @@
 """Every look that moves nothing, as a Call that some client will run. Knows keys, no server."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from . import keys as names
 from . import scripts
-from .call import Call, pairs, unix_ms
-from .job import Job, Location, clock_ms
+from .call import Call, first_reply, pairs, unix_ms
+from .job import LARGE_FIELDS, ROW_FIELDS, Job, Location, clock_ms, head
 from .keys import QueueKeys
+
+MINUTE_MS = 60_000
 
 ANNOUNCE_EVERY_MS = 5_000
 """How often a worker says that it lives."""
@@ -37,6 +40,50 @@ class Lapsed:
 
 
 @dataclass(frozen=True, slots=True)
+class Span:
+    """Bound the time of jobs, unix ms: both bounds belong to the span, and None is no bound."""
+
+    since_ms: int | None = None
+    until_ms: int | None = None
+
+    @property
+    def low(self) -> str:
+        """Give the lower bound as the server takes it."""
+        return "-inf" if self.since_ms is None else str(self.since_ms)
+
+    @property
+    def high(self) -> str:
+        """Give the upper bound as the server takes it."""
+        return "+inf" if self.until_ms is None else str(self.until_ms)
+
+    def __contains__(self, score: float) -> bool:
+        return float(self.low) <= score <= float(self.high)
+
+
+ALWAYS = Span()
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """Hold what the latest dead jobs are: how many of each name, and of each head of a last error, most first."""
+
+    size: int
+    """How many jobs were looked at."""
+    tasks: Counter[str]
+    errors: Counter[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Minute:
+    """Hold what happened in one minute: jobs that were completed, and attempts that failed."""
+
+    minute: int
+    """When it began, unix ms."""
+    completed: int
+    failed: int
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerInfo:
     """Hold what a worker says of itself, and its silence: ms since its last heartbeat."""
 
@@ -55,7 +102,7 @@ def workers() -> Call[list[tuple[str, int, int]]]:
 
     def parse(replies: Sequence[Any]) -> list[tuple[str, int, int]]:
         now, listed = unix_ms(replies[0]), replies[1]
-        return [(worker.decode(), int(float(beat)), now) for worker, beat in pairs(listed)]
+        return [(_shown(worker), clock_ms(float(beat)) or 0, now) for worker, beat in pairs(listed)]
 
     return Call("list the workers", (("TIME",), ("ZRANGE", names.WORKERS, 0, -1, "WITHSCORES")), parse, True)
 
@@ -65,20 +112,20 @@ def about(listed: Sequence[tuple[str, int, int]]) -> Call[list[WorkerInfo]]:
 
     def parse(replies: Sequence[Any]) -> list[WorkerInfo]:
         return [
-            WorkerInfo(worker, max(now - beat, 0), {key.decode(): value.decode() for key, value in pairs(facts)})
+            WorkerInfo(worker, max(now - beat, 0), {_shown(key): _shown(value) for key, value in _row(facts).items()})
             for (worker, beat, now), facts in zip(listed, replies, strict=True)
         ]
 
     commands = tuple(("HGETALL", names.worker(worker)) for worker, _, _ in listed)
-    return Call("read the workers", commands, parse, True)
+    return Call("read the workers", commands, parse, resend=True, bears_wrong_types=True)
 
 
 def registered() -> Call[list[str]]:
-    """List the queues that were ever used."""
+    """List the queues that were ever used. What is no queue's name can be none: it was written by hand."""
     return Call(
         "list the queues",
         (("SMEMBERS", names.QUEUES),),
-        lambda replies: sorted(queue.decode() for queue in replies[0]),
+        lambda replies: sorted(filter(names.is_queue, map(_shown, replies[0]))),
         True,
     )
 
@@ -185,30 +232,106 @@ def _where(scores: Sequence[bytes | None]) -> tuple[Location | None, float | Non
     return None, None
 
 
-def page(
-    keys: QueueKeys, location: Location, *, first: int, size: int, newest_first: bool = False
-) -> Call[list[tuple[str, float]]]:
+def _newest_first(location: Location) -> bool:
+    """Say how a place is read: of the dead the latest first, of the others what comes up next."""
+    return location is Location.DEAD
+
+
+def page(keys: QueueKeys, location: Location, *, first: int, size: int) -> Call[list[tuple[str, float]]]:
     """List the ids of a place by rank, with their scores."""
-    order = ("REV",) if newest_first else ()
+    order = ("REV",) if _newest_first(location) else ()
     return Call(
         f"page of {location} of queue {keys.queue!r}",
         (("ZRANGE", _place(keys, location), first, first + size - 1, *order, "WITHSCORES"),),
-        lambda replies: [(_shown(job_id), float(score)) for job_id, score in pairs(replies[0])],
+        _scored,
         True,
     )
 
 
-def rows(keys: QueueKeys, location: Location, listed: Sequence[tuple[str, float]]) -> Call[list[Job]]:
+def spanned(keys: QueueKeys, location: Location, span: Span, *, size: int) -> Call[list[tuple[str, float]]]:
+    """List the first ids of a span, with their scores."""
+    bounds = (span.high, span.low) if _newest_first(location) else (span.low, span.high)
+    order = ("REV",) if _newest_first(location) else ()
+    return Call(
+        f"list {location} of queue {keys.queue!r}",
+        (("ZRANGE", _place(keys, location), *bounds, "BYSCORE", *order, "LIMIT", 0, size, "WITHSCORES"),),
+        _scored,
+        True,
+    )
+
+
+def _scored(replies: Sequence[Any]) -> list[tuple[str, float]]:
+    return [(_shown(job_id), float(score)) for job_id, score in pairs(replies[0])]
+
+
+def number(keys: QueueKeys, location: Location, span: Span) -> Call[int]:
+    """Count the jobs of a span."""
+    return Call(
+        f"count {location} of queue {keys.queue!r}",
+        (("ZCOUNT", _place(keys, location), span.low, span.high),),
+        first_reply,
+        True,
+    )
+
+
+def offset(keys: QueueKeys, location: Location, span: Span) -> Call[int]:
+    """Count the jobs that are listed before those of a span: the rank at which it begins."""
+    outside = (f"({span.high}", "+inf") if _newest_first(location) else ("-inf", f"({span.low}")
+    return Call(
+        f"count {location} of queue {keys.queue!r}",
+        (("ZCOUNT", _place(keys, location), *outside),),
+        first_reply,
+        True,
+    )
+
+
+def edges(keys: QueueKeys, location: Location) -> Call[tuple[int, int] | None]:
+    """Give the lowest and the highest time of a place, unix ms; None when it is empty, or one is beyond all time."""
+
+    def parse(replies: Sequence[Any]) -> tuple[int, int] | None:
+        times = [clock_ms(float(reply[1])) for reply in replies if reply]
+        first, last = times if times else (None, None)
+        return None if first is None or last is None else (first, last)
+
+    place = _place(keys, location)
+    return Call(
+        f"look at the edges of {location} of queue {keys.queue!r}",
+        (("ZRANGE", place, 0, 0, "WITHSCORES"), ("ZRANGE", place, -1, -1, "WITHSCORES")),
+        parse,
+        True,
+    )
+
+
+def rows(
+    keys: QueueKeys, location: Location, listed: Sequence[tuple[str, float]], *, payloads: bool = True
+) -> Call[list[Job]]:
     """Read the rows of listed ids. A row that is missing reads as a job without fields."""
+    names = [name for name in ROW_FIELDS if payloads or name not in LARGE_FIELDS]
 
     def parse(replies: Sequence[Any]) -> list[Job]:
         return [
-            Job.load(keys.queue, job_id, _row(reply), location, score)
+            Job.load(keys.queue, job_id, _fields(names, reply), location, score)
             for (job_id, score), reply in zip(listed, replies, strict=True)
         ]
 
-    commands = tuple(("HGETALL", keys.row(job_id)) for job_id, _ in listed)
+    commands = tuple(("HMGET", keys.row(job_id), *names) for job_id, _ in listed)
     return Call(f"read rows of queue {keys.queue!r}", commands, parse, resend=True, bears_wrong_types=True)
+
+
+def census(keys: QueueKeys, *, size: int) -> Call[Census]:
+    """Count the latest dead by name and by the head of their last error."""
+
+    def parse(replies: Sequence[Any]) -> Census:
+        told = [text.decode(errors="backslashreplace") for text in replies[0]]
+        names, errors = Counter(told[::2]), Counter(map(head, told[1::2]))
+        return Census(len(told) // 2, Counter(dict(names.most_common())), Counter(dict(errors.most_common())))
+
+    return Call(
+        f"census of queue {keys.queue!r}",
+        (scripts.census.command(dead=keys.dead, job_root=keys.job_root, size=size),),
+        parse,
+        True,
+    )
 
 
 def before(keys: QueueKeys, location: Location, *, cutoff_ms: int | None, size: int) -> Call[list[str]]:
@@ -253,6 +376,21 @@ def clock() -> Call[int]:
     return Call("ask for the time", (("TIME",),), lambda replies: unix_ms(replies[0]), True)
 
 
+def minutes(keys: QueueKeys, *, now_ms: int, number: int) -> Call[list[Minute]]:
+    """Read the counts of the latest minutes, the oldest first."""
+    latest = now_ms // MINUTE_MS
+    listed = range(latest - number + 1, latest + 1)
+
+    def parse(replies: Sequence[Any]) -> list[Minute]:
+        return [
+            Minute(minute * MINUTE_MS, *(_number(value) for value in _items(reply) or (None, None)))
+            for minute, reply in zip(listed, replies, strict=True)
+        ]
+
+    commands = tuple(("HMGET", keys.minute(minute), "completed", "failed") for minute in listed)
+    return Call(f"read the minutes of queue {keys.queue!r}", commands, parse, resend=True, bears_wrong_types=True)
+
+
 def lapsed(keys: QueueKeys) -> Call[Lapsed]:
     """Count the leases that have run out and the scheduled jobs that are due: a script, for the server's clock."""
     return Call(
@@ -263,9 +401,13 @@ def lapsed(keys: QueueKeys) -> Call[Lapsed]:
     )
 
 
-def _shown(job_id: bytes) -> str:
+def _shown(name: bytes) -> str:
     # Anything can be put into a place by hand, and must not keep the others from being seen.
-    return job_id.decode(errors="backslashreplace")
+    return name.decode(errors="backslashreplace")
+
+
+def _number(value: bytes | None) -> int:
+    return int(value) if value and value.isdigit() else 0
 
 
 def _missing(reply: Any) -> bool:
@@ -275,6 +417,12 @@ def _missing(reply: Any) -> bool:
 def _items(reply: Any) -> Sequence[bytes]:
     """Read a list; one of a wrong type has no items."""
     return [] if isinstance(reply, Exception) else reply
+
+
+def _fields(names: Sequence[str], reply: Any) -> dict[bytes, bytes]:
+    """Read named fields of a row; those that are missing are left out."""
+    values = [None] * len(names) if isinstance(reply, Exception) else reply
+    return {name.encode(): value for name, value in zip(names, values, strict=True) if value is not None}
 
 
 def _row(reply: Any) -> dict[bytes, bytes]:

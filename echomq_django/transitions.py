@@ -209,6 +209,7 @@ def complete(
                 outbox=keys.outbox,
                 result_root=keys.result_root,
                 recent=keys.recent,
+                minute_root=keys.minute_root,
                 **_lanes(keys),
             ),
         ),
@@ -239,6 +240,7 @@ def retry(keys: QueueKeys, claim: Claim, *, delay_ms: int, maximum: int, reason:
                 entry=entry,
                 keep=ERRORS_KEPT,
                 outbox=keys.outbox,
+                minute_root=keys.minute_root,
                 **_lanes(keys),
             ),
         ),
@@ -404,6 +406,24 @@ def requeue(keys: QueueKeys, job_ids: Sequence[str], *, before_ms: int | None = 
             ),
         ),
         words,
+    )
+
+
+def revise(keys: QueueKeys, job_id: str, payload: str | bytes) -> Call[str]:
+    """Give a dead job a new life with another payload; a word: ok, elsewhere, gone, unsound."""
+    return Call(
+        f"revise job {job_id} in queue {keys.queue!r}",
+        (
+            scripts.revise.command(
+                dead=keys.dead,
+                pending=keys.pending,
+                quarantine=keys.quarantine,
+                id=job_id,
+                payload=payload,
+                **_lanes(keys),
+            ),
+        ),
+        word,
     )
 
 

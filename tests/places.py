@@ -117,10 +117,25 @@ def seed(client: redis.Redis, world: World) -> None:
 def held(client: redis.Redis) -> World:
     """Read everything that the server holds, as a world."""
     prefix = key_of("")
-    return {
+    world = {
         key.removeprefix(prefix) + (" (expires)" if has_ttl else ""): set(value) if kind == "set" else value
         for key, (kind, value, has_ttl) in dump(client).items()
     }
+    return _with_one_minute(world, now(client) // 60_000)
+
+
+def _with_one_minute(world: World, latest: int) -> World:
+    """Add up the counts of the minutes in which a test has run, as "minute"; those of other times stay as they are."""
+    counts: dict[str, int] = {}
+    for minute in range(latest - 10, latest + 1):
+        for name, number in world.pop(f"minute:{minute} (expires)", {}).items():
+            counts[name] = counts.get(name, 0) + int(number)
+    return world | ({"minute": {name: str(number) for name, number in counts.items()}} if counts else {})
+
+
+def completed(number: int, before: int = 0) -> World:
+    """Give the counts of a queue in which jobs were completed, and how many had been when the test began."""
+    return {"metrics:completed": {"count": str(before + number)}, "minute": {"completed": str(number)}}
 
 
 def changed(world: World, changes: World) -> World:

@@ -236,6 +236,10 @@ class Fleet:
         listed = world.pop(names.recent, ("", [], False))[1]
         assert len(listed) == min(completed, conf.alias().queue(queue).keep_completed)
         results = {key for key, (_, _, expires) in world.items() if key.startswith(names.result_root) and expires}
+        minutes = {
+            key: value for key, (_, value, expires) in world.items() if key.startswith(names.minute_root) and expires
+        }
+        assert sum(int(minute.get("completed", 0)) for minute in minutes.values()) == completed
         states = {names.pending: "pending", names.schedule: "scheduled", names.dead: "dead"}
         placed = [(job, state) for place, state in states.items() for job, _ in world.pop(place, ("", [], False))[1]]
         rows = {
@@ -245,7 +249,7 @@ class Fleet:
         }
         assert sorted(placed) == sorted(rows.items())
         parts = {name(job) for job in rows for name in (names.row, names.errors, names.logs)}
-        assert set(world) - parts - results - {names.meta} == set()
+        assert set(world) - parts - results - minutes.keys() - {names.meta} == set()
         assert completed + len(placed) == stored
 
 

@@ -40,11 +40,13 @@ INSTALLED_APPS = [
     "django.contrib.contenttypes",
     "django.contrib.sessions",
     "django.contrib.messages",
+    "django.contrib.staticfiles",
     "echomq_django",
     *(["django_tasks"] if django.VERSION < (6,) else []),
 ]
 
 MIDDLEWARE = [
+    "tests.csp.strict",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",

@@ -59,9 +59,34 @@ def test_every_problem_of_the_setting_is_an_error_with_its_hint(settings: Any) -
     settings.ECHOMQ = {"default": {"LOCATION": "no", "X": 1, "QUEUES": {"mail": {"LEASE": 0, "LEASES": 1}}}}
     said = found()
     assert said.keys() == {"echomq.E003", "echomq.E004", "echomq.E009", "echomq.E010"}
-    assert "Known are LOCATION, OPTIONS, WIRE_VERSION, QUEUES" in said["echomq.E003"]
+    assert "Known are LOCATION, OPTIONS, WIRE_VERSION, QUEUES, REDACT" in said["echomq.E003"]
     with pytest.raises(SystemCheckError, match=r"echomq\.E010"):
         call_command("check", stdout=io.StringIO(), stderr=io.StringIO())
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("tests.nowhere.hide", "ModuleNotFoundError: No module named 'tests.nowhere'"),
+        ("tests.handlers.nothing", "ImportError"),
+        ("tests.broken.hide", "Error"),
+        ("tests.test_checks.SECRET", "it is a str, and cannot be called"),
+        ("tests..handlers", "Error"),
+    ],
+)
+def test_what_hides_arguments_has_to_be_there(settings: Any, path: str, says: str) -> None:
+    settings.ECHOMQ = {"default": {"LOCATION": "redis://127.0.0.1:1/0", "REDACT": path}}
+    said = found()
+    assert said.keys() == {"echomq.E016"}
+    assert path in said["echomq.E016"]
+    assert says in said["echomq.E016"]
+
+
+@pytest.mark.parametrize("path", ["", "tests.test_checks.found"])
+@pytest.mark.parametrize("location", ["redis://127.0.0.1:1/0", "embedded://"])
+def test_what_hides_arguments_is_optional_and_not_called(settings: Any, path: str, location: str) -> None:
+    settings.ECHOMQ = {"default": {"LOCATION": location, "REDACT": path}}
+    assert found() == {}
 
 
 def test_a_missing_setting_is_an_error_in_production_only(settings: Any, tmp_path: Path) -> None:

@@ -43,6 +43,7 @@ def test_a_server_needs_no_more_than_its_location() -> None:
         assert conf.aliases() == ["default"]
         assert (config.alias, config.location, config.options, config.queues) == ("default", REDIS, {}, {})
         assert config.wire_version == "echomq:3.0.0"
+        assert config.redact == ""
         assert config.queue("any") == QueueConfig()
         assert config.embedded is None
 
@@ -107,6 +108,7 @@ def test_several_servers_are_read_and_any_mapping_will_do() -> None:
             "LOCATION": "unix:///run/valkey.sock",
             "OPTIONS": {"db": 5},
             "WIRE_VERSION": "echomq:2.4.2",
+            "REDACT": "shop.admin.hide",
             "QUEUES": {"a": {}},
         }
     )
@@ -115,6 +117,7 @@ def test_several_servers_are_read_and_any_mapping_will_do() -> None:
         assert conf.aliases() == ["default", "second"]
         config = conf.alias("second")
         assert (config.options, config.wire_version, list(config.queues)) == ({"db": 5}, "echomq:2.4.2", ["a"])
+        assert config.redact == "shop.admin.hide"
 
 
 # --- what is wrong with it --------------------------------------------------------------------------------------------
@@ -145,6 +148,9 @@ def test_every_scheme_that_is_promised_is_taken(scheme: str) -> None:
         ({"default": {"LOCATION": REDIS, "OPTIONS": ["db", 5]}}, ["echomq.E005"]),
         ({"default": {"LOCATION": REDIS, "WIRE_VERSION": "3.0.0"}}, ["echomq.E006"]),
         ({"default": {"LOCATION": REDIS, "WIRE_VERSION": 3}}, ["echomq.E006"]),
+        ({"default": {"LOCATION": REDIS, "REDACT": "hide"}}, ["echomq.E016"]),
+        ({"default": {"LOCATION": REDIS, "REDACT": None}}, ["echomq.E016"]),
+        ({"default": {"LOCATION": REDIS, "REDACT": len}}, ["echomq.E016"]),
         ({"default": {"LOCATION": REDIS, "QUEUES": ["mail"]}}, ["echomq.E007"]),
         ({"default": {"LOCATION": REDIS, "QUEUES": None}}, ["echomq.E007"]),
         ({"default": {"LOCATION": REDIS, "QUEUES": {"mail": None}}}, ["echomq.E007"]),

@@ -198,6 +198,7 @@ def test_every_key_is_documented_and_no_other():
         names.result_root: "<id>",
         names.receipt_root: "<call>",
         names.lane_root: "<group>:pending",
+        names.minute_root: "<minute>",
     }
     of_queue = {key + ends.get(key, "") for key in dataclasses.astuple(names) if key != "q"}
     lua = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "echomq_django/scripts").glob("*.lua"))

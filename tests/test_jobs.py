@@ -1,5 +1,6 @@
 """The service: what an application calls, what it gets, and what it is told when it cannot have it."""
 
+import itertools
 import json
 import math
 import random
@@ -11,6 +12,7 @@ from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -199,10 +201,13 @@ def test_a_queue_without_a_proper_name_is_refused_by_every_function(client: redi
         lambda: jobs.counts(queue),
         lambda: jobs.page(queue, "dead"),
         lambda: jobs.oldest_pending_age(queue),
+        lambda: jobs.minutes(queue),
         lambda: jobs.requeue(queue, OWN),
         lambda: jobs.remove(queue, OWN),
         lambda: jobs.advance(queue, OWN),
+        lambda: jobs.revise(queue, OWN, b""),
         lambda: jobs.requeue_all(queue),
+        lambda: jobs.advance_all(queue),
         lambda: jobs.remove_all(queue, "dead"),
         lambda: jobs.drain(queue),
         lambda: jobs.pause(queue),
@@ -945,6 +950,29 @@ def test_two_queues_of_one_server_share_nothing(client: redis.Redis) -> None:
     assert jobs.location("mail.high", OWN) is None
 
 
+def test_the_minutes_of_the_last_hour_are_told_the_oldest_first_also_those_in_which_nothing_was_done(
+    client: redis.Redis,
+) -> None:
+    this = now_ms(client) // 60_000
+    assert this * 60_000 <= jobs.now_ms() < (this + 2) * 60_000
+    for minute in range(this - 100, this - 5):
+        client.hset(MAIL.minute(minute), mapping={"completed": minute, "failed": 1})
+    client.delete(MAIL.minute(this - 7), MAIL.minute(this - 8))
+    client.set(MAIL.minute(this - 7), "junk")
+    client.hset(MAIL.minute(this - 6), mapping={"completed": "x", "failed": "-1"})
+    jobs.complete(a_claim())
+    a_dead_job()
+    found = jobs.minutes("mail")
+    last = found[-1].minute // 60_000
+    assert last in (this, this + 1)
+    assert [each.minute for each in found] == [minute * 60_000 for minute in range(last - 59, last + 1)]
+    told = {each.minute // 60_000 - this: (each.completed, each.failed) for each in found}
+    assert [told[at] for at in range(-58, -8)] == [(this + at, 1) for at in range(-58, -8)]
+    assert [told[at] for at in range(-8, 0)] == [(0, 0)] * 8
+    assert (told[0][0] + told.get(1, (0, 0))[0], told[0][1] + told.get(1, (0, 0))[1]) == (1, 1)
+    assert set(jobs.minutes("other")) == {jobs.Minute(each.minute, 0, 0) for each in found}
+
+
 def test_lapsed_counts_what_a_reap_and_a_promote_would_move(client: redis.Redis) -> None:
     claim = a_claim()
     done = jobs.enqueue("mail", b"", delay=60)
@@ -981,6 +1009,25 @@ def test_a_dead_job_is_requeued_with_all_its_attempts() -> None:
     assert (claim.token, claim.attempt) == (2, 1)
 
 
+def test_a_dead_job_is_requeued_with_another_payload() -> None:
+    job_id = a_dead_job({"to": "wrong"})
+    jobs.revise("mail", job_id, {"to": "right"})
+    job = jobs.get("mail", job_id)
+    assert (job.location, job.attempt, job.attempts, job.last_error, len(job.errors)) == ("pending", 0, 1, "", 1)
+    [claim] = jobs.claim("mail")
+    assert (claim.token, claim.attempt, claim.data) == (2, 1, {"to": "right"})
+
+
+def test_a_payload_that_would_not_come_back_as_it_is_revises_nothing(client: redis.Redis) -> None:
+    job_id = a_dead_job()
+    before = dump(client)
+    with pytest.raises(PayloadError, match=f"job {job_id} of queue 'mail' was left as it is: .*datetime"):
+        jobs.revise("mail", job_id, datetime.now(UTC))
+    with pytest.raises(InvalidId):
+        jobs.revise("mail", "junk", b"")
+    assert dump(client) == before
+
+
 def test_a_scheduled_job_can_be_run_now() -> None:
     done = jobs.enqueue("mail", b"", delay=3600)
     jobs.advance("mail", done.id)
@@ -998,6 +1045,7 @@ def test_a_removed_job_leaves_nothing_behind(client: redis.Redis) -> None:
         keys.QUEUES,
         MAIL.wake,
         MAIL.failed,
+        *(key for key in dump(client) if key.startswith(MAIL.minute_root)),
     }
 
 
@@ -1005,6 +1053,7 @@ def test_a_removed_job_leaves_nothing_behind(client: redis.Redis) -> None:
     ("move", "wrong"),
     [
         (jobs.requeue, ("pending", "active", "schedule")),
+        (lambda queue, job_id: jobs.revise(queue, job_id, b"other"), ("pending", "active", "schedule")),
         (jobs.remove, ("active",)),
         (jobs.advance, ("pending", "active", "dead")),
     ],
@@ -1024,13 +1073,15 @@ def test_an_operators_move_from_a_wrong_place_is_refused_by_name_and_changes_not
 
 
 def test_a_move_of_a_broken_job_puts_it_into_quarantine_and_says_so(client: redis.Redis) -> None:
-    dead, scheduled = a_dead_job(), jobs.enqueue("mail", b"", delay=60).id
-    client.delete(MAIL.row(dead), MAIL.row(scheduled))
+    dead, other, scheduled = a_dead_job(), a_dead_job(), jobs.enqueue("mail", b"", delay=60).id
+    client.delete(MAIL.row(dead), MAIL.row(other), MAIL.row(scheduled))
     with pytest.raises(JobGone, match=f"job {dead} of queue 'mail' .*quarantine"):
         jobs.requeue("mail", dead)
+    with pytest.raises(JobGone, match=f"job {other} of queue 'mail' .*quarantine"):
+        jobs.revise("mail", other, b"other")
     with pytest.raises(JobGone, match=f"job {scheduled} of queue 'mail' .*quarantine"):
         jobs.advance("mail", scheduled)
-    assert jobs.counts("mail").quarantine == 2
+    assert jobs.counts("mail").quarantine == 3
 
 
 def test_many_named_jobs_are_moved_with_a_word_for_each(client: redis.Redis) -> None:
@@ -1072,6 +1123,78 @@ def test_requeue_all_puts_broken_jobs_aside_and_says_so(client: redis.Redis) -> 
     assert jobs.requeue_all("mail") == Moved(97, 3)
     counts = jobs.counts("mail")
     assert (counts.pending, counts.dead, counts.quarantine) == (97, 0, 3)
+
+
+def appoint(client: redis.Redis, number: int) -> list[str]:
+    """Put many scheduled jobs there at once, a second apart from each other, the first in an hour."""
+    job_ids = [each.id for each in jobs.enqueue_many("mail", ["payload"] * number, delay=3600)]
+    first = now_ms(client) + 3_600_000
+    client.zadd(MAIL.schedule, {job_id: first + at * 1000 for at, job_id in enumerate(job_ids)})
+    return job_ids
+
+
+def test_advance_all_runs_the_soonest_first_up_to_the_limit(client: redis.Redis) -> None:
+    scheduled = appoint(client, 10)
+    assert jobs.advance_all("mail", limit=4) == Moved(4, 0)
+    assert in_place("pending") == scheduled[:4]
+    assert jobs.advance_all("mail", limit=0) == Moved(0, 0)
+    assert jobs.advance_all("mail") == Moved(6, 0)
+    assert jobs.advance_all("mail") == Moved(0, 0)
+    assert in_place("pending") == scheduled
+
+
+def test_advance_all_leaves_what_would_run_after_the_cut_off(client: redis.Redis) -> None:
+    scheduled = appoint(client, 10)
+    cutoff = client.zscore(MAIL.schedule, scheduled[6])
+    assert jobs.advance_all("mail", before=datetime.fromtimestamp(cutoff / 1000, UTC)) == Moved(7, 0)
+    assert in_place("schedule") == scheduled[7:]
+    with pytest.raises(ValueError, match="USE_TZ"):
+        jobs.advance_all("mail", before=datetime(2030, 1, 1))
+
+
+def test_advance_all_puts_broken_jobs_aside_and_says_so(client: redis.Redis) -> None:
+    client.delete(MAIL.row(appoint(client, 5)[2]))
+    assert jobs.advance_all("mail") == Moved(4, 1)
+    assert jobs.counts("mail").quarantine == 1
+
+
+def test_a_job_that_comes_back_to_the_schedule_meanwhile_is_not_advanced_for_ever(
+    client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduled = appoint(client, 5)
+    within = datetime.fromtimestamp(client.zscore(MAIL.schedule, scheduled[2]) / 1000, UTC)
+    advance, calls = transitions.advance, []
+
+    def comes_back(queue_keys: Any, job_ids: Any) -> Any:
+        calls.append(len(job_ids))
+        jobs.enqueue("mail", b"", delay=60)
+        return advance(queue_keys, job_ids)
+
+    monkeypatch.setattr(transitions, "advance", comes_back)
+    monkeypatch.setattr("echomq_django.service.operators.MAX_BATCH", 1)
+    assert jobs.advance_all("mail", before=within) == Moved(3, 0)
+    assert jobs.advance_all("mail", limit=1) == Moved(1, 0)
+    assert jobs.counts("mail").schedule == 5
+    assert jobs.advance_all("mail") == Moved(5, 0)
+    assert calls == [1] * 9
+
+
+@pytest.mark.parametrize("name", ["requeue_all", "advance_all", "remove_all"])
+@pytest.mark.parametrize(("seconds", "done"), [(None, 25), (60, 25), (0.2, 20), (0, 10), (-1, 10)])
+def test_many_are_moved_for_so_many_seconds_and_a_second_call_moves_the_others(
+    client: redis.Redis, monkeypatch: pytest.MonkeyPatch, name: str, seconds: float | None, done: int
+) -> None:
+    moves: dict[str, Callable[..., Any]] = {
+        "requeue_all": jobs.requeue_all,
+        "advance_all": jobs.advance_all,
+        "remove_all": lambda queue, **options: Moved(jobs.remove_all(queue, "dead", **options), 0),
+    }
+    (appoint if name == "advance_all" else bury)(client, 25)
+    clock = itertools.count(1000.0, 0.1)  # a tenth of a second for each chunk
+    monkeypatch.setattr("echomq_django.service.operators.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr("echomq_django.service.operators.MAX_BATCH", 10)
+    assert moves[name]("mail", seconds=seconds) == Moved(done, 0)
+    assert moves[name]("mail") == Moved(25 - done, 0)
 
 
 def test_remove_all_empties_a_place_and_leaves_the_others(client: redis.Redis) -> None:
@@ -1169,13 +1292,17 @@ def test_every_function_takes_the_server_of_its_alias(settings: Any, url: str, c
     assert jobs.counts("mail", **second).pending == 2
     assert jobs.get("mail", two.id, **second).location == jobs.location("mail", three.id, **second) == "pending"
     assert jobs.oldest_pending_age("mail", **second) is not None
+    assert sum(each.completed for each in jobs.minutes("mail", **second)) == 1
     assert len(jobs.page("mail", "pending", **second)) == 2
     assert jobs.queues(**second) == ["mail"]
     assert jobs.workers(**second) == []
     jobs.pause("mail", **second)
     jobs.resume("mail", **second)
     jobs.remove("mail", two.id, **second)
+    with pytest.raises(JobGone):
+        jobs.revise("mail", two.id, b"", **second)
     assert jobs.requeue_all("mail", **second) == Moved(0, 0)
+    assert jobs.advance_all("mail", **second) == Moved(0, 0)
     assert jobs.remove_all("mail", "dead", **second) == 0
     assert jobs.drain("mail", **second) == 1
 

@@ -76,6 +76,7 @@ def test_the_keys_are_those_that_echomq_writes() -> None:
         "outbox": "emq:{q}:flow:outbox",
         "completed": "emq:{q}:metrics:completed",
         "failed": "emq:{q}:metrics:failed",
+        "minute_root": "emq:{q}:minute:",
         "result_root": "emq:{q}:result:",
         "recent": "emq:{q}:recent",
         "events": "emq:{q}:events",
@@ -86,6 +87,7 @@ def test_the_keys_are_those_that_echomq_writes() -> None:
     assert keys.of("q").result("JOB0KHTOWnGLuC") == "emq:{q}:result:JOB0KHTOWnGLuC"
     assert keys.of("q").result_errors("JOB0KHTOWnGLuC") == "emq:{q}:result:JOB0KHTOWnGLuC:errors"
     assert keys.of("q").result_logs("JOB0KHTOWnGLuC") == "emq:{q}:result:JOB0KHTOWnGLuC:logs"
+    assert keys.of("q").minute(29_412_345) == "emq:{q}:minute:29412345"
     assert keys.VERSION == "{emq}:version"
 
 

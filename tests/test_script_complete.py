@@ -23,6 +23,7 @@ from tests.places import (
     H,
     K,
     changed,
+    completed,
     errors,
     held,
     job,
@@ -56,7 +57,7 @@ def test_the_latest_claimant_completes_its_job_wherever_it_is_and_nobody_else_do
     if place == "gone":
         assert (words, held(client)) == (["gone"], {})
     elif token == 2 and owner in (OWNER, None):
-        assert (words, held(client)) == (["ok"], {"metrics:completed": {"count": "1"}})
+        assert (words, held(client)) == (["ok"], completed(1))
     else:
         assert (words, held(client)) == (["lost"], world)
 
@@ -71,7 +72,7 @@ def test_a_row_that_is_unsound_is_nobodys(client: redis.Redis) -> None:
 def test_error_records_and_log_lines_go_with_the_row(client: redis.Redis) -> None:
     seed(client, {**world_with("active"), errors(A): ["{}"], f"{job(A)}:logs": ["line"]})
     assert complete(client, own(A)) == ["ok"]
-    assert held(client) == {"metrics:completed": {"count": "1"}}
+    assert held(client) == completed(1)
 
 
 def test_the_words_of_a_batch_stand_in_its_order_and_one_job_completes_once(client: redis.Redis) -> None:
@@ -87,7 +88,7 @@ def test_the_words_of_a_batch_stand_in_its_order_and_one_job_completes_once(clie
     assert held(client) == {
         "active": [(B, FUTURE)],
         job(B): row("active", 3, owner=OWNER),
-        "metrics:completed": {"count": "42"},
+        **completed(2, before=40),
     }
 
 
@@ -106,13 +107,34 @@ def test_a_job_that_lies_in_two_places_leaves_both(client: redis.Redis) -> None:
         },
     )  # fmt: skip
     assert complete(client, own(A)) == ["ok"]
-    assert held(client) == {"metrics:completed": {"count": "1"}}
+    assert held(client) == completed(1)
 
 
 def test_a_count_that_is_no_number_begins_again(client: redis.Redis) -> None:
     seed(client, {**world_with("active"), "metrics:completed": {"count": "x"}})
     assert complete(client, own(A)) == ["ok"]
-    assert held(client) == {"metrics:completed": {"count": "1"}}
+    assert held(client) == completed(1)
+
+
+def test_the_jobs_of_one_call_are_counted_in_the_minute_of_the_servers_clock(client: redis.Redis) -> None:
+    seed(client, {"active": [(A, FUTURE), (B, FUTURE)], job(A): row("active", 2), job(B): row("active", 2)})
+    started = now(client) // 60_000
+    assert complete(client, own(A), own(B), own(C), own(A, token=1)) == ["ok", "ok", "gone", "gone"]
+    [key] = client.keys(K.minute_root + "*")
+    assert started <= int(key.decode().removeprefix(K.minute_root)) <= now(client) // 60_000
+    assert client.hgetall(key) == {b"completed": b"2"}
+    assert 7_190 < client.ttl(key) <= 7_200
+
+
+@pytest.mark.parametrize("count", ["40", "x", "-1", "1.5", "9" * 16])
+def test_a_minute_is_counted_on_and_one_that_is_no_number_begins_again(client: redis.Redis, count: str) -> None:
+    seed(client, world_with("active"))
+    begun = now(client) // 60_000
+    for minute in (begun, begun + 1):  # it may be over in a moment
+        client.hset(K.minute(minute), mapping={"completed": count, "failed": "7"})
+    assert complete(client, own(A)) == ["ok"]
+    [key] = [key for key in client.keys(K.minute_root + "*") if client.ttl(key) > 0]
+    assert client.hgetall(key) == {b"completed": b"41" if count == "40" else b"1", b"failed": b"7"}
 
 
 def test_an_active_job_of_a_lane_makes_room_for_the_next_one(client: redis.Redis) -> None:
@@ -126,7 +148,7 @@ def test_an_active_job_of_a_lane_makes_room_for_the_next_one(client: redis.Redis
         world,
         {
             "active": None, job(A): None, "gactive": None, "ring": [H, G], "wake": ["1", "1"],
-            "metrics:completed": {"count": "1"},
+            **completed(1),
         },
     )  # fmt: skip
 
@@ -144,9 +166,7 @@ def test_a_lane_that_may_not_be_served_or_is_offered_already_is_not_offered(clie
     }  # fmt: skip
     seed(client, world)
     assert complete(client, own(A)) == ["ok"]
-    assert held(client) == changed(
-        world, {"active": None, job(A): None, "gactive": {G: "2"}, "metrics:completed": {"count": "1"}}
-    )
+    assert held(client) == changed(world, {"active": None, job(A): None, "gactive": {G: "2"}, **completed(1)})
 
 
 @pytest.mark.parametrize("limit", ["3", "x", None])
@@ -166,14 +186,14 @@ def test_jobs_in_flight_are_never_fewer_than_none(client: redis.Redis, gactive: 
     world = world_with("active of a lane")
     seed(client, changed(world, {"gactive": {G: gactive} if gactive else None}))
     assert complete(client, own(A)) == ["ok"]
-    assert held(client) == {"metrics:completed": {"count": "1"}}
+    assert held(client) == completed(1)
 
 
 def test_a_job_that_waits_in_its_lane_leaves_it_and_the_others_stay_offered(client: redis.Redis) -> None:
     world = {**world_with("lane"), lane(G): [(A, 0), (B, 0)], job(B): row("pending", group=G), "gactive": {G: "1"}}
     seed(client, world)
     assert complete(client, own(A)) == ["ok"]
-    assert held(client) == changed(world, {lane(G): [(B, 0)], job(A): None, "metrics:completed": {"count": "1"}})
+    assert held(client) == changed(world, {lane(G): [(B, 0)], job(A): None, **completed(1)})
 
 
 def test_two_jobs_of_one_lane_make_room_twice(client: redis.Redis) -> None:
@@ -187,7 +207,7 @@ def test_two_jobs_of_one_lane_make_room_twice(client: redis.Redis) -> None:
     assert complete(client, own(A), own(B)) == ["ok", "ok"]
     assert held(client) == {
         "gactive": {G: "1"}, lane(G): [(C, 0)], job(C): row("pending", group=G), "ring": [G], "wake": ["1"],
-        "metrics:completed": {"count": "2"},
+        **completed(2),
     }  # fmt: skip
 
 
@@ -203,7 +223,7 @@ def test_five_hundred_jobs_complete_at_once(client: redis.Redis) -> None:
     rows = {job(one): row("active", 2, owner=OWNER) for one in minted}
     seed(client, {"active": [(one, FUTURE) for one in minted], **rows})
     assert complete(client, *map(own, minted)) == ["ok"] * 500
-    assert held(client) == {"metrics:completed": {"count": "500"}}
+    assert held(client) == completed(500)
 
 
 # --- what is kept -----------------------------------------------------------------------------------------------------
@@ -221,7 +241,7 @@ def test_a_job_with_a_time_is_kept_with_its_result_under_another_name_wherever_i
     assert complete(client, own(A), results=[(TTL, '{"sum":3}')]) == ["ok"]
     assert held(client) == {
         kept(A): finished(client, name="a.b", progress="9", result='{"sum":3}'),
-        "metrics:completed": {"count": "1"},
+        **completed(1),
     }
     assert TTL - 9_000 < client.pttl(K.result(A)) <= TTL
 
@@ -232,7 +252,7 @@ def test_a_kept_job_of_a_lane_leaves_it_and_makes_room(client: redis.Redis, plac
     assert complete(client, own(A), results=[(TTL, "1")]) == ["ok"]
     assert held(client) == {
         kept(A): finished(client, group=G, result="1"),
-        lane(G): [(B, 0)], "ring": [G], "metrics:completed": {"count": "1"},
+        lane(G): [(B, 0)], "ring": [G], **completed(1),
         **({} if place == "lane" else {"wake": ["1"]}),
     }  # fmt: skip
 
@@ -250,7 +270,7 @@ def test_error_records_and_log_lines_are_kept_for_as_long_as_the_row(client: red
         kept(A): finished(client),
         kept(A, "errors"): ["{1}", "{2}"],
         kept(A, "logs"): ["a", "b"],
-        "metrics:completed": {"count": "1"},
+        **completed(1),
     }
     assert len({client.pexpiretime(key(A)) for key in (K.result, K.result_errors, K.result_logs)}) == 1
 
@@ -263,7 +283,7 @@ def test_an_older_result_of_the_id_is_replaced_whole(client: redis.Redis) -> Non
     assert held(client) == {
         kept(A): finished(client),
         kept(A, "logs"): ["new"],
-        "metrics:completed": {"count": "1"},
+        **completed(1),
     }
 
 
@@ -305,7 +325,7 @@ def test_each_claim_of_a_batch_has_its_own_time_and_result(client: redis.Redis) 
         kept(B): finished(client, result="b"),
         kept(B, "errors"): ["b"],
         kept(D): finished(client, result="d"),
-        "metrics:completed": {"count": "3"},
+        **completed(3),
     }
     assert client.pttl(K.result(B)) <= TTL < client.pttl(K.result(D))
 
@@ -316,13 +336,13 @@ def test_completed_ids_are_listed_the_latest_first_and_no_more_of_them_than_are_
     assert complete(client, own(A), own(B), results=[(0, ""), (TTL, "")], recent=3) == ["ok", "ok"]
     assert held(client)["recent"] == [B, A, D]
     assert complete(client, own(C), recent=1) == ["ok"]
-    assert held(client) == {"recent": [C], kept(B): finished(client), "metrics:completed": {"count": "3"}}
+    assert held(client) == {"recent": [C], kept(B): finished(client), **completed(3)}
 
 
 def test_a_list_of_none_is_not_written(client: redis.Redis) -> None:
     seed(client, {**world_with("active"), "recent": [D, E]})
     assert complete(client, own(A), recent=0) == ["ok"]
-    assert held(client) == {"recent": [D, E], "metrics:completed": {"count": "1"}}
+    assert held(client) == {"recent": [D, E], **completed(1)}
 
 
 def test_a_kept_child_tells_its_parent(client: redis.Redis) -> None:
@@ -332,7 +352,7 @@ def test_a_kept_child_tells_its_parent(client: redis.Redis) -> None:
     assert held(client) == {
         kept(A): finished(client, parent=D, result="1"),
         "pending": [(D, 0)], job(D): row("pending"), f"{job(D)}:dependencies": "0", f"{job(D)}:processed": {A: A},
-        "wake": ["1"], "metrics:completed": {"count": "1"},
+        "wake": ["1"], **completed(1),
     }  # fmt: skip
 
 
@@ -349,5 +369,5 @@ def test_five_hundred_jobs_are_kept_at_once(client: redis.Redis) -> None:
     assert held(client) == {
         **{kept(one): finished(client, result="1") for one in minted},
         "recent": minted[::-1],
-        "metrics:completed": {"count": "500"},
+        **completed(500),
     }

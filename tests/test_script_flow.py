@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from echomq_django import transitions
-from tests.places import FUTURE, PAST, A, About, B, C, D, K, errors, held, job, now, own, row, run, seed
+from tests.places import FUTURE, PAST, A, About, B, C, D, K, completed, errors, held, job, now, own, row, run, seed
 
 OUTBOX = "flow:outbox"
 
@@ -36,7 +36,7 @@ def test_a_completed_child_is_counted_and_its_parent_waits_for_the_others(client
     assert held(client) == {
         **waiting(1),
         f"{job(D)}:processed": {A: A},
-        "metrics:completed": {"count": "1"},
+        **completed(1),
     }
 
 
@@ -52,7 +52,7 @@ def test_the_last_children_release_their_parent_by_its_priority_and_wake_a_worke
         f"{job(D)}:dependencies": "0",
         f"{job(D)}:processed": {A: A, B: B},
         "wake": ["1"],
-        "metrics:completed": {"count": "2"},
+        **completed(2),
     }
 
 
@@ -82,13 +82,13 @@ def test_a_refused_child_counts_for_nothing(client: redis.Redis) -> None:
 def test_a_parent_that_does_not_wait_is_left_as_it_is(client: redis.Redis, parent: dict[str, Any]) -> None:
     seed(client, {"active": [(A, FUTURE)], job(A): child(), **parent})
     assert run(client, transitions.complete(K, [own(A)])) == ["ok"]
-    assert held(client) == {**parent, "metrics:completed": {"count": "1"}}
+    assert held(client) == {**parent, **completed(1)}
 
 
 def test_the_word_for_a_parent_in_another_queue_goes_to_the_outbox(client: redis.Redis) -> None:
     seed(client, {"active": [(A, FUTURE)], job(A): child(parent_queue="other")})
     assert run(client, transitions.complete(K, [own(A)])) == ["ok"]
-    assert held(client) == {OUTBOX: [f"other\0{D}\0{A}\0{A}"], "metrics:completed": {"count": "1"}}
+    assert held(client) == {OUTBOX: [f"other\0{D}\0{A}\0{A}"], **completed(1)}
 
 
 def test_a_child_that_will_be_retried_says_nothing_yet(client: redis.Redis) -> None:

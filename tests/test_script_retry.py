@@ -72,7 +72,9 @@ def test_the_latest_claimant_fails_its_job_while_it_is_active_or_pending_and_nob
             "metrics:failed": {"count": "1"},
         }
     assert word == ("scheduled" if maximum == 3 else "dead")
-    assert held(client) == changed(world, {**cleared, **settled, errors(A): ['{"error":"E"}']})
+    assert held(client) == changed(
+        world, {**cleared, **settled, errors(A): ['{"error":"E"}'], "minute": {"failed": "1"}}
+    )
 
 
 @pytest.mark.parametrize(
@@ -124,6 +126,22 @@ def test_deaths_are_counted(client: redis.Redis) -> None:
     assert retry(client, maximum=0) == "dead"
     assert held(client)["metrics:failed"] == {"count": "10"}
     assert held(client)["dead"] == [(A, About(now(client))), (B, FUTURE)]
+
+
+@pytest.mark.parametrize("maximum", [5, 0])
+def test_a_failed_attempt_is_counted_in_the_minute_of_the_servers_clock(client: redis.Redis, maximum: int) -> None:
+    rows = {job(A): row("active", 2, owner=OWNER), job(B): row("active", 2, owner=OWNER)}
+    seed(client, {"active": [(A, FUTURE), (B, FUTURE)], **rows})
+    started = now(client) // 60_000
+    retry(client, own(A, token=1), maximum=maximum)
+    assert not client.keys(K.minute_root + "*")
+    retry(client, own(A), maximum=maximum)
+    [key] = client.keys(K.minute_root + "*")
+    assert started <= int(key.decode().removeprefix(K.minute_root)) <= now(client) // 60_000
+    assert client.hgetall(key) == {b"failed": b"1"}
+    assert 7_190 < client.ttl(key) <= 7_200
+    retry(client, own(B), maximum=maximum)
+    assert held(client)["minute"] == {"failed": "2"}
 
 
 def test_a_job_that_lies_in_active_and_pending_leaves_both(client: redis.Redis) -> None:

@@ -21,6 +21,7 @@ from tests.places import (
     K,
     World,
     changed,
+    completed,
     errors,
     held,
     job,
@@ -116,6 +117,11 @@ CASES: dict[str, Case] = {
         grouped("dead", PAST),
         ["dead", "pending", "quarantine", "wake", *LANES],
     ),
+    "revise": (
+        lambda _: transitions.revise(K, A, "other"),
+        grouped("dead", PAST),
+        ["dead", "pending", "quarantine", "wake", *LANES],
+    ),
     "remove": (
         lambda _: transitions.remove(K, [A]),
         grouped("dead", PAST),
@@ -145,6 +151,19 @@ def test_a_key_of_a_wrong_type_is_named_and_nothing_is_changed(client: redis.Red
         run(client, call)
     assert key_of(key) in str(caught.value)
     assert str(caught.value).startswith("WRONGTYPE")
+    assert held(client) == before
+
+
+@pytest.mark.parametrize("name", ["complete", "complete and keep", "retry", "retry to death"])
+def test_a_minute_of_a_wrong_type_is_named_too(client: redis.Redis, name: str) -> None:
+    make, world, _ = CASES[name]
+    seed(client, world)
+    begun = now(client) // 60_000
+    for minute in (begun, begun + 1):  # it may be over in a moment
+        client.set(K.minute(minute), "a string")
+    before = held(client)
+    with pytest.raises(redis.ResponseError, match=r"WRONGTYPE emq:\{q\}:minute:\d+ holds"):
+        run(client, make(client))
     assert held(client) == before
 
 
@@ -195,7 +214,7 @@ def test_an_error_that_says_nothing_of_the_row_ends_a_script_with_nothing_writte
 def test_records_of_a_wrong_type_go_with_their_job(client: redis.Redis) -> None:
     seed(client, {**world_with("active"), errors(A): "a string"})
     assert run(client, transitions.complete(K, [own(A)])) == ["ok"]
-    assert held(client) == {"metrics:completed": {"count": "1"}}
+    assert held(client) == completed(1)
 
 
 def test_what_is_of_a_wrong_type_is_kept_with_its_job_as_it_is(client: redis.Redis) -> None:
@@ -205,7 +224,7 @@ def test_what_is_of_a_wrong_type_is_kept_with_its_job_as_it_is(client: redis.Red
         kept(A): row("completed", 2, owner=OWNER, finished_at=About(now(client))),
         kept(A, "errors"): "a string",
         kept(A, "logs"): {"a": "hash"},
-        "metrics:completed": {"count": "1"},
+        **completed(1),
     }
 
 

@@ -50,6 +50,7 @@ class Model:
     wake: int = 0
     completed: int = 0
     failed: int = 0
+    attempts_failed: int = 0
     paused: bool = False
 
     def ordered(self, place: str) -> list[str]:
@@ -66,6 +67,13 @@ class Model:
         self.leave(job_id)
         self.places["pending"][job_id] = -int(self.rows[job_id].get("priority", 0))
         self.rows[job_id]["state"] = "pending"
+
+    def revive(self, job_id: str) -> None:
+        self.line_up(job_id)
+        row = self.rows[job_id]
+        for name in ("last_error", "stalled", "died_at", "deferred_at"):
+            row.pop(name, None)
+        row["spared"] = row["attempts"]
 
     def appoint(self, job_id: str, at: float) -> None:
         first = self.first("schedule")
@@ -258,6 +266,7 @@ class Queue(RuleBasedStateMachine):
             expected = "lost"
         else:
             model.records[claim.id] = model.records.get(claim.id, 0) + 1
+            model.attempts_failed += 1
             row = model.rows[claim.id]
             row.pop("deferred_at", None)
             if int(row["attempts"]) - int(row.get("spared", 0)) >= maximum:
@@ -345,15 +354,24 @@ class Queue(RuleBasedStateMachine):
         for job_id in job_ids:
             if job_id in model.places["dead"]:
                 expected.append("ok")
-                model.line_up(job_id)
-                row = model.rows[job_id]
-                for name in ("last_error", "stalled", "died_at", "deferred_at"):
-                    row.pop(name, None)
-                row["spared"] = row["attempts"]
+                model.revive(job_id)
             else:
                 expected.append("elsewhere" if job_id in model.rows else "gone")
         model.ring_up(was_empty)
         assert self.call(transitions.requeue(K, job_ids)) == expected
+
+    @rule(job_id=st.sampled_from(IDS))
+    def revise(self, job_id: str) -> None:
+        model, expected = self.model, "gone"
+        was_empty, payload = not model.places["pending"], f"p{next(self.numbers)}"
+        if job_id in model.places["dead"]:
+            expected = "ok"
+            model.revive(job_id)
+            model.rows[job_id]["payload"] = payload
+        elif job_id in model.rows:
+            expected = "elsewhere"
+        model.ring_up(was_empty)
+        assert self.call(transitions.revise(K, job_id, payload)) == expected
 
     @rule(job_ids=some_ids)
     def remove(self, job_ids: list[str]) -> None:
@@ -434,6 +452,9 @@ class Queue(RuleBasedStateMachine):
             expected["metrics:completed"] = {"count": str(model.completed)}
         if model.failed:
             expected["metrics:failed"] = {"count": str(model.failed)}
+        ticked = {"completed": model.completed, "failed": model.attempts_failed}
+        if minute := {name: str(number) for name, number in ticked.items() if number}:
+            expected["minute"] = minute
         assert {job_id: len(found.pop(errors(job_id), ())) for job_id in model.rows} == {
             job_id: model.records.get(job_id, 0) for job_id in model.rows
         }

@@ -79,17 +79,19 @@ defer = Script("defer")
 promote = Script("promote")
 reap = Script("reap")
 requeue = Script("requeue")
+revise = Script("revise")
 remove = Script("remove")
 advance = Script("advance")
 expire = Script("expire")
 recover = Script("recover")
 announce = Script("announce")
 lapsed = Script("lapsed")
+census = Script("census")
 pause = Script("pause")
 resume = Script("resume")
 
 ALL = (
-    enqueue, claim, complete, retry, extend, annotate, release, defer, promote, reap, requeue, remove,
-    advance, expire, recover, announce, lapsed, pause, resume,
+    enqueue, claim, complete, retry, extend, annotate, release, defer, promote, reap, requeue, revise, remove,
+    advance, expire, recover, announce, lapsed, census, pause, resume,
 )  # fmt: skip
 BY_SHA = {script.sha: script for script in ALL}

@@ -22,6 +22,7 @@
 -- KEYS[13] outbox    list  words for parents in other queues
 -- KEYS[14] result_root  root  of what is kept of completed jobs
 -- KEYS[15] recent    list  ids of completed jobs, the latest first
+-- KEYS[16] minute_root  root  of the counts of a minute
 -- ARGV[1] keep       how many ids recent holds; 0 writes none
 -- ARGV[2..] claims (id, token, owner, ttl, result)  each claim; ttl in ms, or 0; result a text, or "" for none
 --
@@ -29,7 +30,7 @@
 
 local active, pending, schedule, dead, completed, wake = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local job_root, lane_root, ring, paused, glimit, gactive = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
-local outbox, result_root, recent = KEYS[13], KEYS[14], KEYS[15]
+local outbox, result_root, recent, minute_root = KEYS[13], KEYS[14], KEYS[15], KEYS[16]
 local keep = ARGV[1]
 local claims = groups(2, 5)
 
@@ -37,6 +38,7 @@ demand("zset", active, schedule, dead)
 demand("hash", completed)
 demand("list", recent)
 local now, most_recent = clock(), count(keep) or 0
+local minute = minute_of(minute_root, now)
 local line = lines(pending, job_root, lane_root, ring, paused, glimit, gactive, wake)
 
 local words, ids, rows, kept, grouped, family, seen = {}, {}, {}, {}, {}, {}, {}
@@ -90,7 +92,8 @@ for _, job in ipairs(kept) do
         end
     end
 end
-tally(completed, #ids)
+tally(completed, "count", #ids)
+tick(minute, "completed", #ids)
 if most_recent > 0 then
     redis.call("LPUSH", recent, unpack(ids))
     redis.call("LTRIM", recent, 0, most_recent - 1)

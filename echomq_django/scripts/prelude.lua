@@ -69,8 +69,21 @@ local function put_aside(quarantine, place, now, ids)
     end
 end
 
-local function tally(key, number)
-    redis.call("HSET", key, "count", (count(redis.call("HGET", key, "count")) or 0) + number)
+local function tally(key, field, number)
+    redis.call("HSET", key, field, (count(redis.call("HGET", key, field)) or 0) + number)
+end
+
+-- The hash of this minute's counts.
+local function minute_of(minute_root, now)
+    local minute = minute_root .. math.floor(now / 60000)
+    demand("hash", minute)
+    return minute
+end
+
+-- Count what people watch minute by minute. The last hour is shown; the hash ends after two.
+local function tick(minute, field, number)
+    tally(minute, field, number)
+    redis.call("EXPIRE", minute, 7200)
 end
 
 -- A token that is still in the list means that nobody is parked: a second one would wake nobody.
@@ -155,6 +168,16 @@ local function line_up(line, id, group, priority)
     end
 end
 
+-- Give a dead job a new life: all attempts so far are spared, crashes are forgotten, the error records stay.
+-- `fields` are its attempts, owner, group and priority.
+local function revive(line, dead, id, fields)
+    local row = line.job_root .. id
+    redis.call("ZREM", dead, id)
+    redis.call("HDEL", row, "last_error", "stalled", "died_at", "deferred_at")
+    redis.call("HSET", row, "spared", fields[1])
+    line_up(line, id, fields[3], fields[4])
+end
+
 -- Wake a parked worker when pending was empty and is no more.
 local function ring_up(line)
     if line.empty and redis.call("ZCARD", line.pending) > 0 then
@@ -213,7 +236,7 @@ end
 local function bury(dead, failed, id, row, now, reason)
     redis.call("HSET", row, "state", "dead", "died_at", now, "last_error", reason)
     redis.call("ZADD", dead, now, id)
-    tally(failed, 1)
+    tally(failed, "count", 1)
 end
 
 -- What a job consists of: its row, its error records, its log lines.

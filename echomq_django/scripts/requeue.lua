@@ -49,11 +49,7 @@ end
 
 put_aside(quarantine, dead, clock(), aside)
 for _, job in ipairs(sound) do
-    local id, fields = job[1], job[2]
-    redis.call("ZREM", dead, id)
-    redis.call("HDEL", job_root .. id, "last_error", "stalled", "died_at", "deferred_at")
-    redis.call("HSET", job_root .. id, "spared", fields[1])
-    line_up(line, id, fields[3], fields[4])
+    revive(line, dead, job[1], job[2])
 end
 ring_up(line)
 return words

@@ -19,6 +19,7 @@
 -- KEYS[12] glimit    hash  lane -> most in flight
 -- KEYS[13] gactive   hash  lane -> in flight
 -- KEYS[14] outbox    list  words for parents in other queues
+-- KEYS[15] minute_root  root  of the counts of a minute
 -- ARGV[1] id         the job's id
 -- ARGV[2] token      the claim's attempts value
 -- ARGV[3] owner      the claim's nonce
@@ -33,13 +34,15 @@
 local active, pending, schedule, dead, failed, wake = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local job_root, errors = KEYS[7], KEYS[8]
 local lane_root, ring, paused, glimit, gactive = KEYS[9], KEYS[10], KEYS[11], KEYS[12], KEYS[13]
-local outbox = KEYS[14]
+local outbox, minute_root = KEYS[14], KEYS[15]
 local id, token, owner, delay, maximum = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local reason, entry, keep = ARGV[6], ARGV[7], ARGV[8]
 
 demand("zset", active, schedule, dead)
 demand("hash", failed)
 demand("list", errors)
+local now = clock()
+local minute = minute_of(minute_root, now)
 local line = lines(pending, job_root, lane_root, ring, paused, glimit, gactive, wake)
 
 local row = job_root .. id
@@ -58,7 +61,6 @@ if not holds(fields, token, owner) or not (was_active or waits) then
 end
 local kin = parent_of(line, outbox, id, fields, 5, 8)
 
-local now = clock()
 redis.call("ZREM", active, id)
 redis.call("ZREM", pending, id)
 if group then
@@ -69,6 +71,7 @@ if group then
 end
 redis.call("HDEL", row, "deferred_at") -- it was known after all
 record(errors, entry, keep)
+tick(minute, "failed", 1)
 if count(fields[1]) - (count(fields[4]) or 0) >= maximum then
     bury(dead, failed, id, row, now, reason)
     child_dead(line, outbox, dead, failed, kin, now, reason)

@@ -1,14 +1,18 @@
-"""What people do to jobs and queues: requeue, remove, run now, pause, drain."""
+"""What people do to jobs and queues: requeue, revise, remove, run now, pause, drain."""
 
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from echomq_django import conf, connection, ids, keys, looks, transitions
 from echomq_django.call import Call
 from echomq_django.connection import Client
-from echomq_django.exceptions import JobGone, WrongPlace
+from echomq_django.exceptions import JobGone, PayloadError, WrongPlace
 from echomq_django.job import Location
+from echomq_django.looks import Span
+from echomq_django.payload import encode
 from echomq_django.transitions import MAX_BATCH
 
 from . import times
@@ -25,6 +29,19 @@ class Moved:
 def requeue(queue: str, id: str, *, using: str = conf.DEFAULT_ALIAS) -> None:
     """Give a dead job a new life, with all its attempts; WrongPlace or JobGone when it is not dead."""
     _done(requeue_many(queue, [id], using=using)[0], queue, id, "dead")
+
+
+def revise(queue: str, id: str, payload: Any, *, using: str = conf.DEFAULT_ALIAS) -> None:
+    """Give a dead job a new life with another payload; WrongPlace or JobGone when it is not dead.
+
+    Everything else is as after requeue: the name, the checkpoint and the error records stay.
+    """
+    queue_keys, job_id = keys.of(queue), ids.check_job(id)
+    try:
+        body = encode(payload)
+    except PayloadError as error:
+        raise PayloadError(f"job {job_id} of queue {queue!r} was left as it is: {error}.") from None
+    _done(connection.client(using).run(transitions.revise(queue_keys, job_id, body)), queue, job_id, "dead")
 
 
 def remove(queue: str, id: str, *, using: str = conf.DEFAULT_ALIAS) -> None:
@@ -75,14 +92,49 @@ def _done(word: str, queue: str, job_id: str, place: str) -> None:
 
 
 def requeue_all(
-    queue: str, *, before: datetime | None = None, limit: int | None = None, using: str = conf.DEFAULT_ALIAS
+    queue: str,
+    *,
+    before: datetime | None = None,
+    limit: int | None = None,
+    seconds: float | None = None,
+    using: str = conf.DEFAULT_ALIAS,
 ) -> Moved:
-    """Requeue the dead, the oldest first, up to a `limit`; those that died after `before` (default: now) are spared."""
+    """Requeue the dead, the oldest first, up to a `limit`; those that died after `before` (default: now) are spared.
+
+    After that many `seconds` no more are moved than the 500 at hand: call again for the others.
+    """
     client, queue_keys = connection.client(using), keys.of(queue)
     cutoff = client.run(looks.clock()) if before is None else times.at_ms(before)
+    chunks = _chunks_of(client, queue_keys, Location.DEAD, cutoff, limit, seconds)
+    return _moved(client.run(transitions.requeue(queue_keys, chunk, before_ms=cutoff)) for chunk in chunks)
+
+
+def advance_all(
+    queue: str,
+    *,
+    before: datetime | None = None,
+    limit: int | None = None,
+    seconds: float | None = None,
+    using: str = conf.DEFAULT_ALIAS,
+) -> Moved:
+    """Run scheduled jobs now, the soonest first, up to a `limit` and for so many `seconds`, as requeue_all.
+
+    `before` is held against the time for which a job is scheduled, the only one that the schedule has: those that would
+    run later stay. One that comes back to the schedule meanwhile is not advanced for ever: no more are moved than were
+    there at first.
+    """
+    client, queue_keys = connection.client(using), keys.of(queue)
+    cutoff = None if before is None else times.at_ms(before)
+    there = client.run(looks.number(queue_keys, Location.SCHEDULE, Span(until_ms=cutoff)))
+    limit = there if limit is None else min(limit, there)
+    chunks = _chunks_of(client, queue_keys, Location.SCHEDULE, cutoff, limit, seconds)
+    return _moved(client.run(transitions.advance(queue_keys, chunk)) for chunk in chunks)
+
+
+def _moved(chunks: Iterable[list[str]]) -> Moved:
+    """Count the words of what was moved chunk by chunk."""
     done = quarantined = 0
-    for chunk in _chunks_of(client, queue_keys, Location.DEAD, cutoff, limit):
-        words = client.run(transitions.requeue(queue_keys, chunk, before_ms=cutoff))
+    for words in chunks:
         done += words.count("ok")
         quarantined += words.count("unsound")
     return Moved(done, quarantined)
@@ -94,9 +146,13 @@ def remove_all(
     *,
     before: datetime | None = None,
     limit: int | None = None,
+    seconds: float | None = None,
     using: str = conf.DEFAULT_ALIAS,
 ) -> int:
-    """Delete the jobs of a place, up to a `limit`; how many. `before` is held against the place's own time."""
+    """Delete the jobs of a place, up to a `limit` and for so many `seconds`, as requeue_all; how many.
+
+    `before` is held against the place's own time.
+    """
     place = Location(location)
     if place is Location.ACTIVE:
         raise WrongPlace(f"the active jobs of queue {queue!r} are being run and cannot be removed.")
@@ -110,15 +166,20 @@ def remove_all(
     cutoff = None if before is None else times.at_ms(before)
     return sum(
         client.run(transitions.remove(queue_keys, chunk)).count("ok")
-        for chunk in _chunks_of(client, queue_keys, place, cutoff, limit)
+        for chunk in _chunks_of(client, queue_keys, place, cutoff, limit, seconds)
     )
 
 
 def _chunks_of(
-    client: Client, queue_keys: keys.QueueKeys, place: Location, cutoff: int | None, limit: int | None
+    client: Client,
+    queue_keys: keys.QueueKeys,
+    place: Location,
+    cutoff: int | None,
+    limit: int | None,
+    seconds: float | None,
 ) -> Iterator[list[str]]:
-    """Give the ids of a place, chunk by chunk, while whoever gets them moves them away."""
-    left = limit
+    """Give the ids of a place, chunk by chunk, while whoever gets them moves them away; one chunk in any case."""
+    left, began = limit, time.monotonic()
     former: list[str] = []
     while left is None or left > 0:
         size = MAX_BATCH if left is None else min(left, MAX_BATCH)
@@ -128,6 +189,8 @@ def _chunks_of(
         yield chunk
         former = chunk
         left = None if left is None else left - len(chunk)
+        if seconds is not None and time.monotonic() - began >= seconds:
+            return
 
 
 def drain(queue: str, *, using: str = conf.DEFAULT_ALIAS) -> int:

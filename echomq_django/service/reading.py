@@ -3,7 +3,7 @@
 from echomq_django import async_connection, conf, connection, ids, keys, looks
 from echomq_django.exceptions import JobGone
 from echomq_django.job import Job, Location, minted_ms
-from echomq_django.looks import Counts, WorkerInfo
+from echomq_django.looks import Counts, Minute, WorkerInfo
 from echomq_django.transitions import MAX_BATCH
 
 
@@ -40,29 +40,19 @@ def counts(queue: str, *, using: str = conf.DEFAULT_ALIAS) -> Counts:
     return connection.client(using).run(looks.counts(keys.of(queue)))
 
 
-def page(
-    queue: str, location: Location | str, start: int = 0, size: int = 100, *, using: str = conf.DEFAULT_ALIAS
-) -> list[Job]:
-    """Read a page of a place: the dead newest first, the others in the order in which they come up."""
-    place = Location(location)
-    client, queue_keys = connection.client(using), keys.of(queue)
-    _check_page(queue, start, size)
-    listed = client.run(looks.page(queue_keys, place, first=start, size=size, newest_first=place is Location.DEAD))
-    return client.run(looks.rows(queue_keys, place, listed)) if listed else []
-
-
 def recent(queue: str, start: int = 0, size: int = 100, *, using: str = conf.DEFAULT_ALIAS) -> list[Job]:
     """Read a page of the completed jobs, the latest first; the queue's KEEP_COMPLETED says how many are listed.
 
     One whose result is kept no longer has its id and no other fields.
     """
     client, queue_keys = connection.client(using), keys.of(queue)
-    _check_page(queue, start, size)
+    check_page(queue, start, size)
     listed = client.run(looks.recent(queue_keys, first=start, size=size))
     return client.run(looks.results(queue_keys, listed)) if listed else []
 
 
-def _check_page(queue: str, start: int, size: int) -> None:
+def check_page(queue: str, start: int, size: int) -> None:
+    """Refuse a page that is none."""
     if start < 0 or not 1 <= size <= MAX_BATCH:
         raise ValueError(f"a page of queue {queue!r} starts at 0 or later and has 1 to {MAX_BATCH} jobs")
 
@@ -82,6 +72,15 @@ def oldest_pending_age(queue: str, *, using: str = conf.DEFAULT_ALIAS) -> float 
     return max(now_ms - min(minted), 0) / 1000 if minted else None
 
 
+def minutes(queue: str, *, using: str = conf.DEFAULT_ALIAS) -> list[Minute]:
+    """Count, minute by minute of the last hour, the jobs that were completed and the attempts that failed.
+
+    The oldest first. The last one is that of the server's clock now, and not over yet.
+    """
+    client, queue_keys = connection.client(using), keys.of(queue)
+    return client.run(looks.minutes(queue_keys, now_ms=client.run(looks.clock()), number=60))
+
+
 def lapsed(queue: str, *, using: str = conf.DEFAULT_ALIAS) -> looks.Lapsed:
     """Count the jobs that a reap and a promote would move now."""
     return connection.client(using).run(looks.lapsed(keys.of(queue)))
@@ -98,3 +97,8 @@ def workers(*, using: str = conf.DEFAULT_ALIAS) -> list[WorkerInfo]:
     client = connection.client(using)
     listed = client.run(looks.workers())
     return client.run(looks.about(listed)) if listed else []
+
+
+def now_ms(*, using: str = conf.DEFAULT_ALIAS) -> int:
+    """Give the server's time, unix ms: what every place is scored by."""
+    return connection.client(using).run(looks.clock())

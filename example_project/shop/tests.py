@@ -6,11 +6,14 @@ import os
 import signal
 import tempfile
 from dataclasses import dataclass, field
+from io import StringIO
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 from django.conf import settings
+from django.contrib.auth.models import User
+from django.core.management import call_command
 from django.test import TestCase, override_settings
 from django.urls import reverse
 
@@ -154,6 +157,17 @@ class TaskTests(TestCase):
         self.assertContains(page, reverse("admin:index"))
         file = self.client.get(Receipt.objects.get().get_absolute_url())
         self.assertEqual(b"".join(file), (self.folder / "1009.html").read_bytes())
+
+    def test_the_operator_mends_and_the_viewer_looks(self) -> None:
+        for _ in range(2):
+            call_command("people", stdout=StringIO())
+
+        viewer, operator = (User.objects.get(username=name) for name in ("viewer", "operator"))
+        self.assertTrue(viewer.has_perms(["echomq.view_job", "shop.view_receipt"]))
+        self.assertFalse(viewer.has_perm("echomq.view_job_payload"))
+        self.assertTrue(operator.has_perms(["echomq.view_job_payload", "echomq.requeue_job"]))
+        self.assertFalse(operator.has_perm("echomq.drain_queue"))
+        self.assertTrue(self.client.login(username="admin", password="admin"))
 
     def test_the_front_page_of_an_empty_shop_says_what_to_do(self) -> None:
         self.assertContains(self.client.get(reverse("front")), "make demo")

@@ -20,7 +20,7 @@ This will
   5. wait until nothing is left to do, and check the receipts and the dead against the file
 """
 NEXT = """
-Next: make serve    the shop and the admin in a browser
+Next: make serve    the shop, and the admin with the queue, in a browser
       make worker   a worker that stays, and waits for jobs"""
 
 
