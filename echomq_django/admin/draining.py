@@ -38,9 +38,7 @@ def drain(page: ServerAdmin, request: HttpRequest, chosen: Sequence[models.Queue
     return _ask(page, request, left, back) if any(left.values()) else None
 
 
-def _drain(
-    page: ServerAdmin, request: HttpRequest, shape: models.Queue, bound: int, end: float
-) -> tuple[int, int]:
+def _drain(page: ServerAdmin, request: HttpRequest, shape: models.Queue, bound: int, end: float) -> tuple[int, int]:
     """Delete the first pending jobs until the time is up: how many, and how many are left."""
     done, gone = 0, 1
     try:
