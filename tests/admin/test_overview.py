@@ -9,7 +9,7 @@ from django.contrib import admin
 from django.template import Context, Template
 from django.test import Client, RequestFactory
 
-from echomq_django import jobs, keys
+from echomq_django import ids, jobs, keys
 from echomq_django.admin.overview import Bar, bars
 from echomq_django.models import Queue
 from tests.admin import filling, scene
@@ -32,13 +32,14 @@ def test_the_tiles_count_and_lead_to_what_they_count(boss: Client, client: redis
         filling.pending(queue=queue)
     filling.active(queue="mail")
     filling.scheduled(queue="mail")
+    client.zadd(keys.of("default").pending, {ids.brand("JOB", 1): 0})
     jobs.pause("mail")
     scene.announce(client, "web-1:1:a", "mail", silent=1)
     scene.announce(client, "web-2:2:b", "mail", silent=3000)
     page = Page(boss.get(URL))
-    for words in ("2 pending", "1 active", "1 scheduled", "2 dead", "1 worker alive", "1 stale", "1 paused queue mail"):
+    for words in ("3 pending", "1 active", "1 scheduled", "2 dead", "1 worker alive", "1 stale", "1 paused queue mail"):
         assert words in page.text
-    assert re.search(r"\d+ seconds? oldest pending default", page.text)
+    assert re.search(r"\d+ years?.* oldest pending default", page.text)
     for link in (
         "job/?location=pending", "job/?location=active", "job/?location=schedule", "job/?location=dead",
         "job/?location=pending&queue=default", "worker/", "queue/?state=paused",
