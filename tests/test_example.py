@@ -233,7 +233,7 @@ def test_the_shop_passes_its_own_tests(project, url):
     tests = manage(project, "test", ECHOMQ_URL=url)
 
     assert tests.returncode == 0, tests.stdout
-    assert "\nRan 11 tests in " in tests.stdout
+    assert "\nRan 12 tests in " in tests.stdout
 
 
 def test_the_migration_is_up_to_date(project, url):

@@ -17,6 +17,8 @@ from tests.admin import filling, scene
 from tests.admin.reading import Page
 from tests.server import dump
 
+pytestmark = pytest.mark.slow
+
 ROOT = "/admin/echomq/"
 WORKER = "web-1:1:a"
 QUEUE_PAGES = ("queue/", "queue/mail/change/", "queue/mail/history/")

@@ -14,6 +14,8 @@ from tests.admin import filling
 from tests.admin.reading import Page, sent
 from tests.server import dump
 
+pytestmark = pytest.mark.slow
+
 LIST = "/admin/echomq/job/"
 
 

@@ -11,6 +11,8 @@ from echomq_django import jobs, keys
 from tests.admin import filling
 from tests.admin.reading import Page, sent
 
+pytestmark = pytest.mark.slow
+
 LIST = "/admin/echomq/job/"
 HARMLESS = "harmless"
 MARK = "\N{SNOWMAN}"

@@ -17,6 +17,8 @@ from tests.admin import filling
 from tests.admin.reading import Page
 from tests.server import dump
 
+pytestmark = pytest.mark.slow
+
 LIST = "/admin/echomq/job/"
 
 

@@ -16,6 +16,8 @@ from tests import tasks
 from tests.admin import filling
 from tests.admin.reading import Page
 
+pytestmark = pytest.mark.slow
+
 LIST = "/admin/echomq/job/"
 ROW = keys.of(filling.QUEUE).row
 

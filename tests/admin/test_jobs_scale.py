@@ -12,6 +12,8 @@ from echomq_django.call import Command
 from tests.admin import filling
 from tests.admin.reading import Page, sent
 
+pytestmark = pytest.mark.slow
+
 LIST = "/admin/echomq/job/"
 PLACES = ("dead", "schedule", "active", "pending")
 ACROSS = {"action": "requeue_selected", "index": "0", "select_across": "1", "_selected_action": "all"}

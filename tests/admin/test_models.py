@@ -16,6 +16,8 @@ from django.db import connection
 
 from echomq_django.models import Job, Queue, Worker
 
+pytestmark = pytest.mark.slow
+
 MODELS = (Queue, Job, Worker)
 PERMISSIONS = {
     "view_queue",

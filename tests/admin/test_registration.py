@@ -25,6 +25,8 @@ from tests.admin import filling, scene
 from tests.admin.reading import Page, sent
 from tests.admin.test_models import run
 
+pytestmark = pytest.mark.slow
+
 WORKER = "web-1:1:a"
 HERE = Path(echomq_django.__file__).parent
 TEMPLATES = sorted((HERE / "templates").rglob("*.html"))

@@ -22,6 +22,8 @@ from echomq_django import jobs
 from tests.admin import filling, scene
 from tests.admin.reading import Page
 
+pytestmark = pytest.mark.slow
+
 ROOT = "/admin/echomq/"
 WORKER = "web-1:1:a"
 PAGES = (
