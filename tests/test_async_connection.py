@@ -37,7 +37,7 @@ def _forget_known_queues() -> None:
 
 @pytest.fixture(autouse=True)
 def _named(settings: Any, url: str, _settings: None) -> None:
-    settings.ECHOMQ = {"default": {"LOCATION": url, "OPTIONS": {"client_name": NAME}}}
+    settings.ECHOMQ = {"default": {"LOCATION": url, "OPTIONS": {"client_name": NAME, "socket_connect_timeout": 20}}}
 
 
 PATIENT = {"socket_connect_timeout": 20, "socket_timeout": 20}
