@@ -36,7 +36,7 @@ def test_no_job_is_lost_while_a_worker_is_killed_every_200_ms_to_the_end_and_onl
     here = fleet(LEASE=3, MAX_CRASHES=100, BACKOFF_BASE=0.1, BACKOFF_CAP=0.1)
     nursery = here.program("shell", "-c", "from tests import nursery; nursery.keep(6)")
     here.ready(number=6)
-    ids = here.enqueue_many(5000, ["sleep", 0.02])
+    ids = here.enqueue_many(5000, ["sleep", 0.05])  # long enough for kills on a busy machine too
     killed: set[int] = set()
     began = time.monotonic()
     while here.counts().completed < len(ids):
@@ -47,7 +47,7 @@ def test_no_job_is_lost_while_a_worker_is_killed_every_200_ms_to_the_end_and_onl
             os.kill(victim, signal.SIGKILL)
             killed.add(victim)
         time.sleep(0.2)
-    assert len(killed) > 5  # on a busy machine a successor takes its time
+    assert len(killed) > 20
     assert (here.counts().active, here.counts().pending, here.counts().schedule) == (0, 0, 0)
     assert nursery.terminate() == 0
     assert {run.id for run in here.ledger("end")} == set(ids)

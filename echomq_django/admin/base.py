@@ -129,6 +129,23 @@ class ServerAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # Django's own c
         """Show one of them."""
         return super().changeform_view(request, object_id, form_url, extra_context)
 
+    def render_change_form(
+        self,
+        request: HttpRequest,
+        context: dict[str, Any],
+        add: bool = False,
+        change: bool = False,
+        form_url: str = "",
+        obj: Any = None,
+    ) -> HttpResponse:
+        """Show what `about` tells, around Django's own form."""
+        context |= self.about(request, obj)
+        return super().render_change_form(request, context, add, change, form_url, obj)
+
+    def about(self, request: HttpRequest, obj: Any) -> dict[str, Any]:
+        """Give what the page of one thing shows beside its form."""
+        return {}
+
     @guarded
     def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
         """Ask, and delete."""

@@ -187,24 +187,15 @@ class JobAdmin(ServerAdmin):
             word = "elsewhere" if isinstance(error, WrongPlace) else "gone"
             raise NotMoved(REQUEUE.refusal(word, obj.job_id)) from error
 
-    def render_change_form(
-        self,
-        request: HttpRequest,
-        context: dict[str, Any],
-        add: bool = False,
-        change: bool = False,
-        form_url: str = "",
-        obj: Any = None,
-    ) -> HttpResponse:
+    def about(self, request: HttpRequest, obj: Any) -> dict[str, Any]:
         """Show what is known of a job, and what may be done with it."""
         sees = self.may(request, "view_job_payload")
-        context |= {
+        return {
             "buttons": self._buttons(request, obj),
             "shown": JobPage(obj.job, self._contents(obj), self.using, sees),
             "show_delete": obj.job.location in REMOVABLE,
             "show_save_and_continue": False,
         }
-        return super().render_change_form(request, context, add, change, form_url, obj)
 
     def _buttons(self, request: HttpRequest, shape: shapes.Job) -> list[dict[str, Any]]:
         buttons = [

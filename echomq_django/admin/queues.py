@@ -178,26 +178,15 @@ class QueueAdmin(ServerAdmin):
 
     # The page of one queue.
 
-    def render_change_form(
-        self,
-        request: HttpRequest,
-        context: dict[str, Any],
-        add: bool = False,
-        change: bool = False,
-        form_url: str = "",
-        obj: Any = None,
-    ) -> HttpResponse:
+    def about(self, request: HttpRequest, obj: Any) -> dict[str, Any]:
         """Show a queue, and what may be done with it."""
         keys = []
         if self.has_pause_permission(request):
             keys.append("resume" if obj.counts.paused else "pause")
         if self.has_drain_permission(request):
             keys.append("drain")
-        context["buttons"] = [
-            {"url": self.url(f"queue_{key}", quote(obj.pk)), "title": SWITCHES[key].title if key in SWITCHES else DRAIN}
-            for key in keys
-        ]
-        return super().render_change_form(request, context, add, change, form_url, obj)
+        titles = {**{key: switch.title for key, switch in SWITCHES.items()}, "drain": DRAIN}
+        return {"buttons": [{"url": self.url(f"queue_{key}", quote(obj.pk)), "title": titles[key]} for key in keys]}
 
     def get_urls(self) -> list[URLPattern]:
         """Add the pages that ask before a queue is paused, resumed or drained."""

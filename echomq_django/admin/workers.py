@@ -8,7 +8,7 @@ from typing import Any
 from django.contrib import admin
 from django.contrib.admin.utils import quote
 from django.contrib.admin.views.main import ChangeList
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
@@ -91,24 +91,16 @@ class WorkerAdmin(ServerAdmin):
 
     # The page of one worker.
 
-    def render_change_form(
-        self,
-        request: HttpRequest,
-        context: dict[str, Any],
-        add: bool = False,
-        change: bool = False,
-        form_url: str = "",
-        obj: Any = None,
-    ) -> HttpResponse:
+    def about(self, request: HttpRequest, obj: Any) -> dict[str, Any]:
         """Show a worker, and to those who may see jobs, what it runs."""
-        if self.may(request, "view_job"):
-            looked, complete = self._active(obj.queues)
-            context |= {
-                "running": [self._line(job) for job in looked if worker_of(job) == obj.name],
-                "looked": number(len(looked)),
-                "is_complete": complete,
-            }
-        return super().render_change_form(request, context, add, change, form_url, obj)
+        if not self.may(request, "view_job"):
+            return {}
+        looked, complete = self._active(obj.queues)
+        return {
+            "running": [self._line(job) for job in looked if worker_of(job) == obj.name],
+            "looked": number(len(looked)),
+            "is_complete": complete,
+        }
 
     def _active(self, queues: Sequence[str]) -> tuple[list[Job], bool]:
         """Read active jobs, those first whose lease ends first; and whether these are all."""

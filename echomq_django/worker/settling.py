@@ -2,8 +2,9 @@
 
 import logging
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from echomq_django import keys, transitions
 from echomq_django.call import Call
@@ -16,6 +17,7 @@ from .held import HeldJob
 from .outcome import Complete, Defer, Fail, Outcome, Release
 from .plan import Plan, Then
 
+T = TypeVar("T")
 logger = logging.getLogger("echomq_django.worker")
 
 WARN_EVERY = 60.0
@@ -48,6 +50,11 @@ class Tally:
         return ", ".join(f"{value} {name}" for name in self.__slots__ if (value := getattr(self, name))) or "no jobs"
 
 
+def _chunks(items: list[T], size: int) -> Iterator[list[T]]:
+    for first in range(0, len(items), size):
+        yield items[first : first + size]
+
+
 class Settling:
     """Keep outcomes until they are settled, whatever happens to the connection."""
 
@@ -67,34 +74,31 @@ class Settling:
     def plan(self, plan: Plan) -> None:
         """Add the calls that settle everything that waits."""
         settles, self._waiting = self._waiting, []
-        completes: dict[str, list[Settle]] = {}
+        completes: dict[str, list[tuple[Settle, Complete]]] = {}
         releases: dict[str, list[Settle]] = {}
         for settle in settles:
             # A beat that met a settled job would call it lost.
             self._heartbeat.drop(settle.job)
             outcome = settle.outcome
             if isinstance(outcome, Complete):
-                completes.setdefault(settle.job.queue, []).append(settle)
+                completes.setdefault(settle.job.queue, []).append((settle, outcome))
             elif isinstance(outcome, Release):
                 releases.setdefault(settle.job.queue, []).append(settle)
             else:
                 plan.add(self._single(settle.job, outcome), self._settled([settle]))
-        for batches, transition in ((completes, self._complete), (releases, self._release)):
-            for name, batch in batches.items():
-                keeps = batches is completes and self._config.queue(name).result_ttl_ms > 0
-                size = KEPT_BATCH if keeps else MAX_BATCH
-                for first in range(0, len(batch), size):
-                    chunk = batch[first : first + size]
-                    plan.add(transition(name, chunk), self._settled(chunk))
+        for name, finished in completes.items():
+            for done in _chunks(finished, KEPT_BATCH if self._config.queue(name).result_ttl_ms else MAX_BATCH):
+                plan.add(self._complete(name, done), self._settled([settle for settle, _ in done]))
+        for name, unrun in releases.items():
+            for chunk in _chunks(unrun, MAX_BATCH):
+                call = transitions.release(keys.of(name), [settle.job.claim for settle in chunk])
+                plan.add(call, self._settled(chunk))
 
-    def _complete(self, queue: str, settles: list[Settle]) -> Call[list[str]]:
+    def _complete(self, queue: str, done: Sequence[tuple[Settle, Complete]]) -> Call[list[str]]:
         config = self._config.queue(queue)
-        results = [(config.result_ttl_ms, getattr(settle.outcome, "result", "")) for settle in settles]
-        claims = [settle.job.claim for settle in settles]
+        results = [(config.result_ttl_ms, outcome.result) for _, outcome in done]
+        claims = [settle.job.claim for settle, _ in done]
         return transitions.complete(keys.of(queue), claims, results=results, recent=config.keep_completed)
-
-    def _release(self, queue: str, settles: list[Settle]) -> Call[list[str]]:
-        return transitions.release(keys.of(queue), [settle.job.claim for settle in settles])
 
     def _single(self, job: HeldJob, outcome: Fail | Defer) -> Call[str]:
         queue_keys = keys.of(job.queue)

@@ -25,7 +25,7 @@ def test_a_page_says_within_three_seconds_that_the_server_is_away(
     began = time.monotonic()
     answer = getattr(boss, method)(LIST + page, {"post": "yes"} if method == "post" else {})
     assert answer.status_code == 503
-    assert time.monotonic() - began < 8  # three on an idle machine
+    assert time.monotonic() - began < 3
     assert "cannot be reached" in Page(answer).text
     assert "secret" not in Page(answer).html
     assert "127.0.0.1" not in Page(answer).html

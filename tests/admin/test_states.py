@@ -31,7 +31,7 @@ PAGES = (
     f"worker/{quote(WORKER)}/change/", "job/", "job/?location=pending", "job/?q=text",
 )  # fmt: skip
 SECRET = "s3cret"
-AT_MOST = 8.0  # it is three on a machine that has nothing else to do
+AT_MOST = 3.0
 
 
 @contextmanager
