@@ -5,6 +5,7 @@ from `ECHOMQ_TEST_DATABASE`.
 """
 
 import os
+import tempfile
 from typing import Any
 
 import django
@@ -29,6 +30,8 @@ DATABASES = {
     "default": {
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": os.environ.get("ECHOMQ_TEST_DATABASE", ":memory:"),
+        # Django closes none in memory, and those of threads are then closed when they are forgotten.
+        "TEST": {"NAME": os.path.join(tempfile.gettempdir(), f"echomq-test-{os.getpid()}.sqlite3")},
     },
 }
 
