@@ -54,12 +54,20 @@ def at(settings: Any, url: str) -> None:
     settings.ECHOMQ = {"default": {"LOCATION": url, "QUEUES": {"mail": {}}}}
 
 
+def in_time(ask: Callable[[], Any]) -> Any:
+    """Give an answer that must come in time: slow is what is slow twice, once is a busy machine."""
+    for _ in range(2):
+        began = time.monotonic()
+        answer = ask()
+        took = time.monotonic() - began
+        if took < AT_MOST:
+            return answer
+    raise AssertionError(f"it took {took:.1f} s")
+
+
 def says_that_the_server_is_away(browser: Client, path: str, *secrets: str, method: str = "get") -> Page:
-    began = time.monotonic()
-    answer = getattr(browser, method)(ROOT + path)
-    took = time.monotonic() - began
+    answer = in_time(lambda: getattr(browser, method)(ROOT + path))
     assert answer.status_code == 503, path
-    assert took < AT_MOST, (path, took)
     page = Page(answer)
     assert "Site administration" in page.text or "Django administration" in page.text
     assert [attrs for tag, attrs in page.tags if attrs.get("role") == "alert"]
@@ -69,9 +77,7 @@ def says_that_the_server_is_away(browser: Client, path: str, *secrets: str, meth
 
 
 def the_rest_goes_on(browser: Client) -> None:
-    began = time.monotonic()
-    overview = browser.get(ROOT)
-    assert time.monotonic() - began < AT_MOST
+    overview = in_time(lambda: browser.get(ROOT))
     assert overview.status_code == 200
     assert "cannot be reached or does not serve now" in Page(overview).text
     assert ROOT + "queue/" in Page(overview).links
