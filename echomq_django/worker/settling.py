@@ -37,7 +37,7 @@ class Settle:
 
 @dataclass(slots=True)
 class Tally:
-    """Count what became of the jobs."""
+    """Count what became of the jobs. What is counted has been logged: who waits for the one finds the other."""
 
     completed: int = 0
     retried: int = 0
@@ -139,29 +139,29 @@ class Settling:
         if word in ("lost", "gone") and not believed:
             self._refused(job, outcome, word)
         elif isinstance(outcome, Complete):
-            self.tally.completed += 1
             logger.debug("job %s of queue %r completed, attempt %d", job.id, job.queue, job.attempt)
+            self.tally.completed += 1
         elif isinstance(outcome, Release):
-            self.tally.released += 1
             logger.debug("job %s of queue %r released", job.id, job.queue)
+            self.tally.released += 1
         elif isinstance(outcome, Defer):
-            self.tally.deferred += 1
             self._warn_seldom(job, outcome)
+            self.tally.deferred += 1
         elif word == "dead":
-            self.tally.dead += 1
             logger.debug("job %s of queue %r is dead: %s", job.id, job.queue, outcome.error.message)
+            self.tally.dead += 1
         else:
-            self.tally.retried += 1
             logger.debug("job %s of queue %r will be retried: %s", job.id, job.queue, outcome.error.message)
+            self.tally.retried += 1
 
     def _refused(self, job: HeldJob, outcome: Outcome, word: str) -> None:
-        self.tally.lost += 1
         # The heartbeat may have said so already; and nothing is dropped when a job that was not run is refused.
         if not job.lost and not isinstance(outcome, Release):
             logger.warning(
                 "job %s of queue %r: token %d no longer holds it (%s); its outcome is dropped",
                 job.id, job.queue, job.token, word,
             )  # fmt: skip
+        self.tally.lost += 1
 
     def _warn_seldom(self, job: HeldJob, outcome: Defer) -> None:
         now = time.monotonic()
