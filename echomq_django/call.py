@@ -50,3 +50,18 @@ def unix_ms(reply: Sequence[bytes]) -> int:
 def pairs(flat: Sequence[Any]) -> Iterable[tuple[Any, Any]]:
     """Read a flat list of names and values."""
     return zip(flat[::2], flat[1::2], strict=True)
+
+
+def shown(name: bytes) -> str:
+    """Read a name as people are shown it: anything can be written by hand, and must not hide the others."""
+    return name.decode(errors="backslashreplace")
+
+
+def items(reply: Any) -> Sequence[bytes]:
+    """Read a list; one of a wrong type has no items."""
+    return [] if isinstance(reply, Exception) else reply
+
+
+def mapping(reply: Any) -> dict[bytes, bytes]:
+    """Read a hash; one of a wrong type has no fields."""
+    return {} if isinstance(reply, Exception) else dict(pairs(reply))

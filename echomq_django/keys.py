@@ -66,6 +66,19 @@ class QueueKeys:
     events: str
     """A channel, and no key."""
 
+    @property
+    def lines(self) -> dict[str, str]:
+        """Give the keys that a script needs, beside pending, to line jobs up: in pending or in their lanes."""
+        return {
+            "wake": self.wake,
+            "job_root": self.job_root,
+            "lane_root": self.lane_root,
+            "ring": self.ring,
+            "paused": self.paused,
+            "glimit": self.glimit,
+            "gactive": self.gactive,
+        }
+
     def row(self, job_id: str) -> str:
         """Name a job's row."""
         return self.job_root + job_id

@@ -20,6 +20,7 @@ import redis
 from redis._parsers import _HiredisParser, _RESP2Parser
 
 from echomq_django import address, connection, embedded, ids, jobs, keys, looks, payload, scripts, sending, transitions
+from echomq_django.call import Call
 from echomq_django.conf import AliasConfig
 from echomq_django.connection import Client
 from echomq_django.exceptions import (
@@ -54,7 +55,7 @@ def a_jobs_life(client: Client) -> None:
     job_id = ids.mint()
     body = payload.encode({"é": [1, None, "\N{GRINNING FACE}"]})
 
-    def run(call: transitions.Call[Any]) -> Any:
+    def run(call: Call[Any]) -> Any:
         return client.run(call)
 
     receipt = ids.mint("ENQ")

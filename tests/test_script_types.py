@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import redis
 
-from echomq_django import looks, transitions
+from echomq_django import looks, scripts, transitions
 from echomq_django.call import Call
 from tests.places import (
     FUTURE,
@@ -259,7 +259,7 @@ def test_a_full_server_refuses_new_jobs_and_stores_nothing(
 
 
 def _source(name: str) -> str:
-    source: str = getattr(transitions.scripts, name).source
+    source: str = getattr(scripts, name).source
     return source
 
 

@@ -18,6 +18,7 @@ from hypothesis.stateful import (
 )
 
 from echomq_django import transitions
+from echomq_django.call import Call
 from echomq_django.job import Claim
 from tests.places import LEASE, PAST, A, About, B, C, D, E, K, errors, held, job, kept, logs, now, run, seed
 
@@ -130,7 +131,7 @@ class Queue(RuleBasedStateMachine):
         self.numbers = itertools.count(1)
         self.receipt = ""
 
-    def call(self, call: transitions.Call[Any]) -> Any:
+    def call(self, call: Call[Any]) -> Any:
         return run(self.client, call)
 
     def pick(self, picks: list[int]) -> list[Claim]:

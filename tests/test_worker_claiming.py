@@ -329,7 +329,7 @@ def test_a_job_that_is_met_on_two_pages_is_begun_once(
     desk: Any, proxy: Lossy, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(claiming, "MAX_BATCH", 1)
-    monkeypatch.setattr(transitions, "MAX_BATCH", 1)
+    monkeypatch.setattr(transitions.claims, "MAX_BATCH", 1)
     monkeypatch.setattr(claiming, "BEAT", 0.0)
     fill("a", number=2)
     one = desk("a")
