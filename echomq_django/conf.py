@@ -63,6 +63,9 @@ class QueueConfig:
         return round(retries.jittered(self.longest_backoff_ms(attempt)))
 
 
+_DEFAULTS = QueueConfig()
+
+
 @dataclass(frozen=True, slots=True)
 class AliasConfig:
     """Hold the settings of one server."""
@@ -76,7 +79,7 @@ class AliasConfig:
 
     def queue(self, name: str) -> QueueConfig:
         """Give a queue's settings: the defaults when it has none."""
-        return self.queues.get(name, QueueConfig())
+        return self.queues.get(name, _DEFAULTS)
 
     @property
     def embedded(self) -> Path | None:

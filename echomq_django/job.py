@@ -33,6 +33,11 @@ def head(last_error: str) -> str:
     return last_error.partition(":")[0][:100]
 
 
+def _worker(owner: str) -> str:
+    # An owner is <worker>:<number of its claim>.
+    return owner.rpartition(":")[0]
+
+
 class Location(StrEnum):
     """Name the places in which a job's id can live."""
 
@@ -116,6 +121,11 @@ class Job:
     finished_at: int | None = None
     checkpoint: bytes | None = None
     """What the latest attempt left for the next one."""
+
+    @property
+    def worker(self) -> str:
+        """Name the worker of the latest claim; "" when there was none, or it was EchoMQ's."""
+        return _worker(self.owner)
 
     @property
     def attempt(self) -> int:
@@ -206,6 +216,11 @@ class Claim:
     deferred_ms: int | None = None
     """How long ago the job was first deferred, ms; None when it never was."""
     priority: int = 0
+
+    @property
+    def worker(self) -> str:
+        """Name the worker that made this claim."""
+        return _worker(self.owner)
 
     @property
     def attempt(self) -> int:

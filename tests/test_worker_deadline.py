@@ -6,7 +6,6 @@ import time
 import pytest
 
 from echomq_django.exceptions import TaskTimeout
-from echomq_django.worker import deadline
 from echomq_django.worker.deadline import Deadline
 
 
@@ -28,12 +27,6 @@ def test_a_block_that_is_quick_is_left_alone() -> None:
     assert not [
         each for each in threading.enumerate() if isinstance(each, threading.Timer) and not each.finished.is_set()
     ]
-
-
-def test_without_a_limit_nothing_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deadline.threading, "Timer", None)
-    with Deadline(None):
-        pass
 
 
 def test_a_limit_that_strikes_at_the_end_strikes_nothing_afterwards() -> None:

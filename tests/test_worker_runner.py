@@ -511,6 +511,6 @@ def test_what_cannot_be_cleaned_after_a_job_does_not_change_how_it_ended(
         raise OSError("no more")
 
     steps = iter([lambda: None, fail])
-    monkeypatch.setattr(databases, "_close_stale", lambda: next(steps)())
+    monkeypatch.setattr(databases, "_close_stale", lambda each: next(steps)())
     assert run(lambda job: None) == Complete()
     assert "could not be cleaned" in caplog.text

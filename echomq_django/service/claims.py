@@ -84,7 +84,7 @@ def retry(
         kind, reason, trace = "error", failure.printable(error)[: failure.MESSAGE_LIMIT], ""
     else:
         kind, reason, trace = failure.kind(error), failure.message(error), failure.trace(error)
-    entry = ErrorRecord(kind, reason, trace, claim.attempt, claim.owner.rpartition(":")[0], 0, 0)
+    entry = ErrorRecord(kind, reason, trace, claim.attempt, claim.worker, 0, 0)
     call = transitions.retry(
         keys.of(claim.queue),
         claim,

@@ -14,7 +14,7 @@ from echomq_django import envelope, keys, payload
 from echomq_django.envelope import Envelope
 from echomq_django.exceptions import WorkerLost
 from echomq_django.ids import check_job
-from echomq_django.job import ErrorRecord, Job, minted_ms
+from echomq_django.job import Claim, ErrorRecord, Job, minted_ms
 
 from .api import InvalidTask, Task, TaskError, TaskResult, TaskResultStatus
 from .resolve import resolve
@@ -65,7 +65,7 @@ def of_attempt(job: Job, told: Envelope, task: Task[Any, Any], backend: str) -> 
     counted = [record for record in job.errors if record.error != CRASHED][-job.attempt :] if job.attempt else []
     worker_ids = [record.worker for record in counted]
     if job.state in ("active", "completed"):
-        worker_ids.append(job.owner.rpartition(":")[0])
+        worker_ids.append(job.worker)
     # Only so many error records are kept, and other programs keep none.
     worker_ids = ["unknown"] * (job.attempt - len(worker_ids)) + worker_ids[-job.attempt :] if job.attempt else []
     # The records are by their workers' clocks, the row's own time is by the server's: let none run backwards.
@@ -89,6 +89,25 @@ def of_attempt(job: Job, told: Envelope, task: Task[Any, Any], backend: str) -> 
     if job.result is not None:
         change(result, _return_value=payload.decode(job.result))
     return result
+
+
+def begun(claim: Claim, told: Envelope, task: Task[Any, Any], backend: str) -> TaskResult[Any]:
+    """Tell a job whose first attempt begins now: its claim says all that there is to know."""
+    now = timezone.now()
+    return TaskResult(
+        task=task,
+        id=result_id(claim.queue, claim.id),
+        status=TaskResultStatus.RUNNING,
+        enqueued_at=moment(minted_ms(claim.id)),
+        started_at=now,
+        finished_at=None,
+        last_attempted_at=now,
+        args=told.args,
+        kwargs=told.kwargs,
+        backend=backend,
+        errors=[],
+        worker_ids=[claim.worker],
+    )
 
 
 def change(result: TaskResult[Any], **values: Any) -> None:
@@ -125,7 +144,7 @@ def declared(job: Job, told: Envelope, backend: str) -> Task[Any, Any]:
         return task
 
 
-def as_enqueued(task: Task[Any, Any], job: Job, told: Envelope, backend: str) -> Task[Any, Any]:
+def as_enqueued(task: Task[Any, Any], job: Job | Claim, told: Envelope, backend: str) -> Task[Any, Any]:
     """Give a task as its module declares it, with what `using` changed; InvalidTask when its backend takes it not."""
     wanted: dict[str, Any] = {
         "queue_name": job.queue, "priority": job.priority, "backend": backend, "run_after": _of_project(told.run_after),

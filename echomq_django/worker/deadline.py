@@ -11,31 +11,28 @@ _raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
 
 
 class Deadline:
-    """Raise TaskTimeout in this thread when a block takes longer than `seconds`; None sets no limit.
+    """Raise TaskTimeout in this thread when a block takes longer than `seconds`.
 
     It is a soft limit: the exception comes between two steps of Python, so a call that stays in C (a query, a
     download without a timeout of its own, a regular expression) is left to its end first. It comes without words, since
     it may come anywhere, at the end of the block too.
     """
 
-    def __init__(self, seconds: float | None) -> None:
+    def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._lock = threading.Lock()
         self._over = self._fired = False
 
     def __enter__(self) -> Self:
-        if self._seconds is not None:
-            self._thread = ctypes.c_ulong(threading.get_ident())
-            self._timer = threading.Timer(self._seconds, self._fire)
-            self._timer.daemon = True
-            self._timer.start()
+        self._thread = ctypes.c_ulong(threading.get_ident())
+        self._timer = threading.Timer(self._seconds, self._fire)
+        self._timer.daemon = True
+        self._timer.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._seconds is None:
-            return
         with self._lock:
             self._over = True
         self._timer.cancel()

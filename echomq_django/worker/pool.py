@@ -14,6 +14,7 @@ from typing import Any
 
 from django.db import close_old_connections, connections
 
+from . import databases
 from .held import HeldJob
 from .loop import Loop
 from .outcome import Outcome
@@ -78,6 +79,7 @@ class Pool:
             thread.join(max(deadline - time.monotonic(), 0))
 
     def _work(self) -> None:
+        databases.own_thread()
         while True:
             try:
                 job = self._ready.get(timeout=_until_stale())

@@ -19,6 +19,8 @@ from .work import Prepare, Work, entry, record
 
 logger = logging.getLogger("echomq_django.worker")
 
+_NOBODY: frozenset[str] = frozenset()
+
 
 def run(job: HeldJob, prepare: Prepare, max_crashes: int) -> Outcome | Coroutine[Any, Any, Outcome]:
     """Run a job in this thread; a coroutine, to be awaited on a loop, when that is what the job's code is.
@@ -28,8 +30,11 @@ def run(job: HeldJob, prepare: Prepare, max_crashes: int) -> Outcome | Coroutine
     work = begin(job, prepare, max_crashes)
     if isinstance(work, NotRun):
         return work
-    with databases.clean(job):
+    of_others = _NOBODY if databases.are_clean() else databases.before()
+    try:
         ended = attempt(work)
+    finally:
+        databases.after(job, of_others)
     return _clean(job, ended) if inspect.iscoroutine(ended) else ended
 
 
@@ -51,9 +56,12 @@ def begin(job: HeldJob, prepare: Prepare, max_crashes: int) -> Work | NotRun:
 def attempt(work: Work) -> Outcome | Coroutine[Any, Any, Outcome]:
     """Carry out an attempt, whatever the state of this thread's database connections; else as run."""
     try:
-        with Deadline(work.timeout):
+        if work.timeout is None:
             value = work.start()
-        if inspect.isawaitable(value):
+        else:
+            with Deadline(work.timeout):
+                value = work.start()
+        if value is not None and inspect.isawaitable(value):
             return _await(work, value)
         outcome: Outcome = work.done(value)
     except KeyboardInterrupt:
@@ -87,11 +95,12 @@ async def _await(work: Work, value: Awaitable[Any]) -> Outcome:
 
 async def _clean(job: HeldJob, ended: Coroutine[Any, Any, Outcome]) -> Outcome:
     """Await an attempt. Its database connections are in the thread that Django gives coroutines."""
-    of_caller = await sync_to_async(databases.before)()
+    # Other jobs may be at work in that thread.
+    of_others = await sync_to_async(databases.before)()
     try:
         return await ended
     finally:
-        await sync_to_async(databases.after)(job, of_caller)
+        await sync_to_async(databases.after)(job, of_others)
 
 
 def _too_long(work: Work) -> str:

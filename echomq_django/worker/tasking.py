@@ -6,6 +6,7 @@ import logging
 import math
 import time
 from datetime import timedelta
+from functools import cache
 from inspect import iscoroutinefunction
 from typing import Any, Protocol
 
@@ -16,7 +17,7 @@ from django.utils import timezone
 from echomq_django import envelope, payload
 from echomq_django.conf import QueueConfig
 from echomq_django.exceptions import Discard, EchoMQError, PayloadError, Retry
-from echomq_django.job import Job, Location
+from echomq_django.job import Job
 from echomq_django.tasks.api import (
     InvalidTask,
     Task,
@@ -28,13 +29,15 @@ from echomq_django.tasks.api import (
 )
 from echomq_django.tasks.context import EchoMQContext
 from echomq_django.tasks.resolve import NotATask, resolve
-from echomq_django.tasks.results import as_enqueued, change, failed_with, of_attempt
+from echomq_django.tasks.results import as_enqueued, begun, change, failed_with, of_attempt
 
 from .held import HeldJob
 from .outcome import Complete, Fail, NotRun, Release
 from .work import Work, record, unknown
 
 logger = logging.getLogger("echomq_django.worker")
+
+_is_coroutine = cache(iscoroutinefunction)
 
 
 class Notes(Protocol):
@@ -99,10 +102,11 @@ class TaskWork:
         self._keeps_results = config.result_ttl_ms > 0
         self._started = time.time()
         self._is_done = False
+        self._sender = type(task_backends[result.backend])
 
     def start(self) -> Any:
         """Call the task's function."""
-        if iscoroutinefunction(self._task.func):
+        if _is_coroutine(self._task.func):
             return self._start()
         self._begun()
         return self._task.func(*self._arguments, **self.result.kwargs)
@@ -119,10 +123,6 @@ class TaskWork:
     def _arguments(self) -> list[Any]:
         context = [EchoMQContext(task_result=self.result, lease=self._lease)] if self._task.takes_context else []
         return [*context, *self.result.args]
-
-    @property
-    def _sender(self) -> type:
-        return type(self.result.task.get_backend())
 
     def done(self, value: Any) -> Complete:
         """Keep the value; a TypeError when it cannot be kept. Either way the work is done, and is not done again."""
@@ -203,26 +203,19 @@ def prepare_task(job: HeldJob, config: QueueConfig, notes: Notes) -> Work | NotR
         return Fail(record(job, time.time(), error), bury=True)
     except Exception as error:
         return unknown(job, f"task {told.task!r} cannot be imported", error)
+    # An alias of the producer's that this project does not have says nothing here.
+    backend = told.backend if told.backend and told.backend in task_backends.settings else task.backend
+    checkpoint = None
     try:
-        row = _first(job) if job.token == 1 else notes.read(job)
+        if job.token == 1:
+            result = begun(job.claim, told, as_enqueued(task, job.claim, told, backend), backend)
+        else:
+            row = notes.read(job)
+            checkpoint = row.checkpoint
+            result = of_attempt(row, told, as_enqueued(task, row, told, backend), backend)
+    except InvalidTask as error:
+        return unknown(job, f"task {told.task!r} is not for this worker", error)
     except EchoMQError as error:
         logger.info("%r is given back unrun: %s", job, error)
         return Release()
-    # An alias of the producer's that this project does not have says nothing here.
-    backend = told.backend if told.backend and told.backend in task_backends.settings else task.backend
-    try:
-        result = of_attempt(row, told, as_enqueued(task, row, told, backend), backend)
-    except InvalidTask as error:
-        return unknown(job, f"task {told.task!r} is not for this worker", error)
-    return TaskWork(job, task, result, HeldLease(job, row.checkpoint, notes), config)
-
-
-def _first(job: HeldJob) -> Job:
-    """Tell a job that was never run before from its claim: there is nothing else to know."""
-    claim = job.claim
-    return Job(
-        id=claim.id, queue=claim.queue, location=Location.ACTIVE, time=None, state="active", attempts=claim.token,
-        payload=claim.payload, name=claim.name, group=claim.group, priority=claim.priority,
-        max_attempts=claim.max_attempts, spared=claim.spared, stalled=claim.stalled, last_error="", owner=claim.owner,
-        started_at=int(time.time() * 1000), died_at=None, deferred_at=None, progress="",
-    )  # fmt: skip
+    return TaskWork(job, task, result, HeldLease(job, checkpoint, notes), config)

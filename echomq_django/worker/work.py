@@ -115,7 +115,7 @@ def entry(job: HeldJob, started: float, kind: str, message: str, trace: str) -> 
         message=message,
         traceback=trace,
         attempt=job.attempt,
-        worker=job.claim.owner.rpartition(":")[0],
+        worker=job.claim.worker,
         started_at=int(started * 1000),
         finished_at=int(time.time() * 1000),
     )
