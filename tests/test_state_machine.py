@@ -369,6 +369,8 @@ class Queue(RuleBasedStateMachine):
             expected = "ok"
             model.revive(job_id)
             model.rows[job_id]["payload"] = payload
+            model.rows[job_id].pop("checkpoint", None)
+            model.rows[job_id].pop("progress", None)
         elif job_id in model.rows:
             expected = "elsewhere"
         model.ring_up(was_empty)

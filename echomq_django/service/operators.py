@@ -27,14 +27,18 @@ class Moved:
 
 
 def requeue(queue: str, id: str, *, using: str = conf.DEFAULT_ALIAS) -> None:
-    """Give a dead job a new life, with all its attempts; WrongPlace or JobGone when it is not dead."""
+    """Give a dead job a new life, with all its attempts; WrongPlace or JobGone when it is not dead.
+
+    Its payload is the same, so its checkpoint stays for the next attempt, and so do its error records.
+    """
     _done(requeue_many(queue, [id], using=using)[0], queue, id, "dead")
 
 
 def revise(queue: str, id: str, payload: Any, *, using: str = conf.DEFAULT_ALIAS) -> None:
     """Give a dead job a new life with another payload; WrongPlace or JobGone when it is not dead.
 
-    Everything else is as after requeue: the name, the checkpoint and the error records stay.
+    The checkpoint and the progress belonged to the old payload, and go with it. Everything else is as after requeue:
+    the name, the log and the error records stay.
     """
     queue_keys, job_id = keys.of(queue), ids.check_job(id)
     try:
