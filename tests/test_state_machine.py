@@ -333,6 +333,7 @@ class Queue(RuleBasedStateMachine):
         for job_id in expired:
             model.add(job_id, "spared")
             model.add(job_id, "stalled")
+            model.attempts_failed += 1
             model.records[job_id] = model.records.get(job_id, 0) + 1
             losses = int(model.rows[job_id]["stalled"])
             if losses > len(BACKOFF):

@@ -120,6 +120,7 @@ def reap(
                 latest="" if latest_ms is None else latest_ms,
                 backoff=backoff_ms,
                 outbox=keys.outbox,
+                minute_root=keys.minute_root,
                 **keys.lines,
             ),
         ),
