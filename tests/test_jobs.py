@@ -1254,6 +1254,24 @@ def test_remove_all_empties_a_place_and_leaves_the_others(client: redis.Redis) -
     assert len(client.keys(MAIL.job_root + "*")) == 1
 
 
+@pytest.mark.parametrize("limit", [None, 3, 99])
+def test_pending_jobs_that_come_meanwhile_are_not_removed_for_ever(
+    monkeypatch: pytest.MonkeyPatch, limit: int | None
+) -> None:
+    jobs.enqueue_many("mail", ["payload"] * 3)
+    late, remove = iter(range(10)), transitions.remove
+
+    def another_comes(*args: Any, **kwargs: Any) -> Any:
+        if next(late, None) is not None:  # a queue that is never empty would keep a broken bound busy for ever
+            jobs.enqueue("mail", b"late")
+        return remove(*args, **kwargs)
+
+    monkeypatch.setattr(transitions, "remove", another_comes)
+    monkeypatch.setattr("echomq_django.service.operators.MAX_BATCH", 1)
+    assert jobs.remove_all("mail", "pending", limit=limit) == 3
+    assert [job.payload for job in jobs.page("mail", "pending")] == [b"late"] * 3
+
+
 def test_remove_all_removes_broken_jobs_too(client: redis.Redis) -> None:
     dead = bury(client, 4)
     client.delete(MAIL.row(dead[1]))
