@@ -8,6 +8,7 @@ import string
 import time
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from enum import StrEnum
@@ -1049,6 +1050,47 @@ def test_a_removed_job_leaves_nothing_behind(client: redis.Redis) -> None:
     }
 
 
+def test_a_job_that_left_the_place_in_which_it_was_seen_is_not_removed(client: redis.Redis) -> None:
+    dead, scheduled = a_dead_job(), jobs.enqueue("mail", b"", delay=60).id
+    before = dump(client)
+    with pytest.raises(WrongPlace, match=f"job {dead} of queue 'mail' is not in schedule"):
+        jobs.remove("mail", dead, location="schedule")
+    with pytest.raises(ValueError, match="nowhere"):
+        jobs.remove("mail", dead, location="nowhere")
+    assert jobs.remove_many("mail", [dead, OWN], location=Location.PENDING) == ["elsewhere", "gone"]
+    assert dump(client) == before
+    jobs.remove("mail", dead, location="dead")
+    assert jobs.remove_many("mail", [dead, scheduled], location="schedule") == ["gone", "ok"]
+
+
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_remove_all_spares_what_is_requeued_while_it_runs(
+    client: redis.Redis, monkeypatch: pytest.MonkeyPatch, comes_back: bool
+) -> None:
+    dead, before = bury(client, 3), looks.before
+    cutoff = datetime.now(UTC)
+
+    def left(*args: Any, **kwargs: Any) -> Any:
+        call = before(*args, **kwargs)
+
+        def parse(replies: Any) -> Any:
+            listed = call.parse(replies)
+            if dead[1] in listed:  # somebody else is quicker than the script
+                jobs.requeue("mail", dead[1])
+                if comes_back:
+                    [claim] = jobs.claim("mail")
+                    jobs.retry(claim, "again", max_attempts=1)
+                    client.zincrby(MAIL.dead, 60_000, dead[1])
+            return listed
+
+        return replace(call, parse=parse)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(looks, "before", left)
+        assert jobs.remove_all("mail", "dead", before=cutoff) == 2
+    assert in_place("dead" if comes_back else "pending") == [dead[1]]
+
+
 @pytest.mark.parametrize(
     ("move", "wrong"),
     [
@@ -1210,6 +1252,24 @@ def test_remove_all_empties_a_place_and_leaves_the_others(client: redis.Redis) -
     assert jobs.drain("mail") == 3
     assert jobs.remove_all("mail", "dead") == 0
     assert len(client.keys(MAIL.job_root + "*")) == 1
+
+
+@pytest.mark.parametrize("limit", [None, 3, 99])
+def test_pending_jobs_that_come_meanwhile_are_not_removed_for_ever(
+    monkeypatch: pytest.MonkeyPatch, limit: int | None
+) -> None:
+    jobs.enqueue_many("mail", ["payload"] * 3)
+    late, remove = iter(range(10)), transitions.remove
+
+    def another_comes(*args: Any, **kwargs: Any) -> Any:
+        if next(late, None) is not None:  # a queue that is never empty would keep a broken bound busy for ever
+            jobs.enqueue("mail", b"late")
+        return remove(*args, **kwargs)
+
+    monkeypatch.setattr(transitions, "remove", another_comes)
+    monkeypatch.setattr("echomq_django.service.operators.MAX_BATCH", 1)
+    assert jobs.remove_all("mail", "pending", limit=limit) == 3
+    assert [job.payload for job in jobs.page("mail", "pending")] == [b"late"] * 3
 
 
 def test_remove_all_removes_broken_jobs_too(client: redis.Redis) -> None:

@@ -130,6 +130,7 @@ def test_the_first_loss_sends_a_job_back_to_pending_and_is_recorded(client: redi
             "pending": [(A, 0)],
             job(A): {**world[job(A)], "state": "pending", "spared": "1", "stalled": "1"},
             errors(A): [record(2, now(client), started_at=500)],
+            "minute": {"failed": "1"},
             "wake": ["1"],
         },
     )
@@ -150,6 +151,7 @@ def test_the_next_losses_send_it_to_schedule_with_a_share_of_the_backoff(
             "schedule": [(A, About(at + delay))],
             job(A): {**world[job(A)], "state": "scheduled", "spared": "2", "stalled": str(int(stalled) + 1)},
             errors(A): ["old", record(1, at, started_at=500)],
+            "minute": {"failed": "1"},
             "wake": ["1"],
         },
     )
@@ -171,6 +173,7 @@ def test_the_last_loss_buries_it_with_the_reason(client: redis.Redis) -> None:
             "dead": [(A, About(at))],
             job(A): {**world[job(A)], **died},
             errors(A): [record(-1, at, started_at=500)],
+            "minute": {"failed": "1"},
             "metrics:failed": {"count": "7"},
         },
     )
@@ -235,9 +238,24 @@ def test_a_row_that_echomq_made_is_reaped(client: redis.Redis) -> None:
             "pending": [(A, 0)],
             job(A): row("pending", 1, spared="1", stalled="1"),
             errors(A): [record(1, now(client), worker="")],
+            "minute": {"failed": "1"},
             "wake": ["1"],
         },
     )
+
+
+@pytest.mark.parametrize("backoff", [BACKOFF, ()])
+def test_lost_leases_are_failed_attempts_of_the_minute_of_the_servers_clock(
+    client: redis.Redis, backoff: tuple[int, ...]
+) -> None:
+    rows = {job(one): row("active", 1) for one in (A, B)}
+    seed(client, {"active": [(A, PAST), (B, PAST), (C, PAST)], **rows, "meta": meta(client)})
+    started = now(client) // 60_000
+    assert reap(client, backoff=backoff).quarantined == 1
+    [key] = client.keys(K.minute_root + "*")
+    assert started <= int(key.decode().removeprefix(K.minute_root)) <= now(client) // 60_000
+    assert client.hgetall(key) == {b"failed": b"2"}
+    assert 7_190 < client.ttl(key) <= 7_200
 
 
 @pytest.mark.parametrize("junk", ["", "x", "-1", "1.5", "1e3", "1" * 16])
@@ -301,6 +319,7 @@ def test_an_id_whose_row_or_records_are_unsound_is_put_aside(client: redis.Redis
             "quarantine": [(A, About(at))],
             job(B): row("pending", 1, spared="1", stalled="1"),
             errors(B): [record(1, at, worker="")],
+            "minute": {"failed": "1"},
             "wake": ["1"],
         },
     )
@@ -327,6 +346,7 @@ def test_a_job_of_a_lane_returns_to_it_and_is_no_more_in_flight(client: redis.Re
         job(B): row("pending", 1, group=H, spared="1", stalled="1"),
         errors(A): [record(1, at, worker="")],
         errors(B): [record(1, at, worker="")],
+        "minute": {"failed": "2"},
         "meta": meta(client),
     }
 
@@ -355,6 +375,7 @@ def test_one_reap_sends_each_job_to_its_own_place(client: redis.Redis) -> None:
     assert found["pending"] == [(A, 0)]
     assert found["schedule"] == [(C, About(at + 400_000 * 0.118)), (B, About(at + 200_000 * 0.5))]
     assert found["dead"] == [(D, About(at))]
+    assert found["minute"] == {"failed": "4"}
 
 
 def test_jobs_that_were_lost_together_come_back_apart(client: redis.Redis) -> None:

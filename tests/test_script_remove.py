@@ -4,6 +4,7 @@ import pytest
 import redis
 
 from echomq_django import ids, transitions
+from echomq_django.job import Location
 from tests.places import (
     FUTURE,
     PAST,
@@ -27,8 +28,8 @@ from tests.places import (
 )
 
 
-def remove(client: redis.Redis, *job_ids: str) -> list[str]:
-    return run(client, transitions.remove(K, job_ids))
+def remove(client: redis.Redis, *job_ids: str, place: Location | None = None, before: int | None = None) -> list[str]:
+    return run(client, transitions.remove(K, job_ids, place=place, before_ms=before))
 
 
 @pytest.mark.parametrize("place", ["pending", "lane", "schedule", "dead"])
@@ -36,6 +37,48 @@ def test_a_job_that_nobody_runs_is_deleted_with_its_records_and_log_lines(client
     seed(client, {**world_with(place), errors(A): ["{}"], f"{job(A)}:logs": ["line"]})
     assert remove(client, A) == ["ok"]
     assert held(client) == {}
+
+
+@pytest.mark.parametrize("named", Location)
+@pytest.mark.parametrize("place", ["pending", "lane", "schedule", "dead", "active", "active of a lane", "nowhere"])
+def test_a_job_that_is_not_in_the_place_that_is_named_is_elsewhere(
+    client: redis.Redis, named: Location, place: str
+) -> None:
+    world = {**world_with(place), errors(A): ["{}"]}
+    seed(client, world)
+    is_there = place == named != "active" or (place, named) == ("lane", "pending")
+    assert remove(client, A, place=named) == ["ok" if is_there else "elsewhere"]
+    assert held(client) == ({} if is_there else world)
+
+
+@pytest.mark.parametrize("named", [None, "itself"])
+@pytest.mark.parametrize(("before", "word"), [(PAST - 1, "elsewhere"), (PAST, "ok"), (PAST + 1, "ok"), (None, "ok")])
+@pytest.mark.parametrize("place", ["schedule", "dead"])
+def test_a_job_whose_time_is_later_than_the_cut_off_is_spared(
+    client: redis.Redis, place: str, before: int | None, word: str, named: str | None
+) -> None:
+    world = {place: [(A, PAST)], job(A): row("dead", 1)}
+    seed(client, world)
+    assert remove(client, A, place=Location(place) if named else None, before=before) == [word]
+    assert held(client) == ({} if word == "ok" else world)
+
+
+@pytest.mark.parametrize("place", ["pending", "lane"])
+def test_pending_has_no_time_that_a_cut_off_could_spare(client: redis.Redis, place: str) -> None:
+    seed(client, {**world_with(place), **({"pending": [(A, 100)]} if place == "pending" else {})})
+    assert remove(client, A, place=Location.PENDING, before=-200) == ["ok"]
+    assert held(client) == {}
+
+
+def test_of_a_batch_from_one_place_the_others_are_spared_with_a_word_for_each(client: redis.Redis) -> None:
+    world = {
+        "dead": [(A, PAST), (B, PAST)], "schedule": [(C, PAST)], "pending": [(D, 0)],
+        job(A): row("dead"), job(C): row("scheduled"), job(D): row("pending"),
+    }  # fmt: skip
+    seed(client, world)
+    words = remove(client, D, A, E, B, C, A, place=Location.DEAD)
+    assert words == ["elsewhere", "ok", "gone", "ok", "elsewhere", "gone"]
+    assert held(client) == changed(world, {"dead": None, job(A): None})
 
 
 @pytest.mark.parametrize("place", ["active", "active of a lane", "nowhere"])

@@ -38,6 +38,7 @@ def requeue(client: redis.Redis, *job_ids: str, before: int | None = None) -> li
 def test_a_dead_job_gets_a_new_life_and_keeps_its_error_records(client: redis.Redis) -> None:
     died = {"last_error": "e", "stalled": "3", "died_at": str(PAST), "deferred_at": "1", "spared": "2"}
     kept = {"owner": "o", "name": "a.b", "max_attempts": "3", "priority": "4", "started_at": "5"}
+    kept |= {"checkpoint": "6", "progress": "7"}  # the payload is the same
     world = {"dead": [(A, PAST)], job(A): row("dead", 7, **died, **kept), errors(A): ["one", "two"]}
     seed(client, world)
     assert requeue(client, A) == ["ok"]

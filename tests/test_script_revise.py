@@ -32,10 +32,16 @@ def revise(client: redis.Redis, job_id: str = A, payload: str | bytes = "other")
     return run(client, transitions.revise(K, job_id, payload))
 
 
-def test_a_dead_job_gets_a_new_life_with_another_payload_and_keeps_everything_else(client: redis.Redis) -> None:
+def test_a_dead_job_gets_a_new_life_with_another_payload_and_keeps_what_is_not_of_the_old_one(
+    client: redis.Redis,
+) -> None:
     died = {"last_error": "e", "stalled": "3", "died_at": str(PAST), "deferred_at": "1", "spared": "2"}
-    kept = {"owner": "o", "name": "a.b", "max_attempts": "3", "priority": "4", "started_at": "5", "checkpoint": "6"}
-    world = {"dead": [(A, PAST), (B, PAST)], job(A): row("dead", 7, **died, **kept), errors(A): ["one"], logs(A): ["l"]}
+    kept = {"owner": "o", "name": "a.b", "max_attempts": "3", "priority": "4", "started_at": "5"}
+    old = {"checkpoint": "6", "progress": "7"}
+    world = {
+        "dead": [(A, PAST), (B, PAST)], job(A): row("dead", 7, **died, **kept, **old), errors(A): ["one"],
+        logs(A): ["l"], job(B): row("dead", 7, **old),
+    }  # fmt: skip
     seed(client, world)
     assert revise(client) == "ok"
     assert held(client) == changed(

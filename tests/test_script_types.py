@@ -154,16 +154,17 @@ def test_a_key_of_a_wrong_type_is_named_and_nothing_is_changed(client: redis.Red
     assert held(client) == before
 
 
-@pytest.mark.parametrize("name", ["complete", "complete and keep", "retry", "retry to death"])
+@pytest.mark.parametrize("name", ["complete", "complete and keep", "retry", "retry to death", "reap"])
 def test_a_minute_of_a_wrong_type_is_named_too(client: redis.Redis, name: str) -> None:
     make, world, _ = CASES[name]
     seed(client, world)
     begun = now(client) // 60_000
     for minute in (begun, begun + 1):  # it may be over in a moment
         client.set(K.minute(minute), "a string")
+    call = make(client)
     before = held(client)
     with pytest.raises(redis.ResponseError, match=r"WRONGTYPE emq:\{q\}:minute:\d+ holds"):
-        run(client, make(client))
+        run(client, call)
     assert held(client) == before
 
 

@@ -19,7 +19,7 @@ from hypothesis.stateful import (
 
 from echomq_django import transitions
 from echomq_django.call import Call
-from echomq_django.job import Claim
+from echomq_django.job import Claim, Location
 from tests.places import LEASE, PAST, A, About, B, C, D, E, K, errors, held, job, kept, logs, now, run, seed
 
 HOUR = 3_600_000
@@ -333,6 +333,7 @@ class Queue(RuleBasedStateMachine):
         for job_id in expired:
             model.add(job_id, "spared")
             model.add(job_id, "stalled")
+            model.attempts_failed += 1
             model.records[job_id] = model.records.get(job_id, 0) + 1
             losses = int(model.rows[job_id]["stalled"])
             if losses > len(BACKOFF):
@@ -369,23 +370,25 @@ class Queue(RuleBasedStateMachine):
             expected = "ok"
             model.revive(job_id)
             model.rows[job_id]["payload"] = payload
+            model.rows[job_id].pop("checkpoint", None)
+            model.rows[job_id].pop("progress", None)
         elif job_id in model.rows:
             expected = "elsewhere"
         model.ring_up(was_empty)
         assert self.call(transitions.revise(K, job_id, payload)) == expected
 
-    @rule(job_ids=some_ids)
-    def remove(self, job_ids: list[str]) -> None:
+    @rule(job_ids=some_ids, place=st.sampled_from([None, *Location]))
+    def remove(self, job_ids: list[str], place: Location | None) -> None:
         expected = []
         for job_id in job_ids:
             if job_id not in self.model.rows:
                 expected.append("gone")
-            elif job_id in self.model.places["active"]:
+            elif job_id in self.model.places["active"] or (place and job_id not in self.model.places[place]):
                 expected.append("elsewhere")
             else:
                 expected.append("ok")
                 self.model.delete(job_id)
-        assert self.call(transitions.remove(K, job_ids)) == expected
+        assert self.call(transitions.remove(K, job_ids, place=place)) == expected
 
     @rule(job_ids=some_ids)
     def advance(self, job_ids: list[str]) -> None:

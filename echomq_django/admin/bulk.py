@@ -40,11 +40,11 @@ class Report:
         return self.by_queue.total()
 
 
-def selected(move: Move, chosen: Selected, using: str, report: Report) -> None:
-    """Move jobs by their ids, wherever a page showed them."""
+def selected(move: Move, chosen: Selected, place: Location, using: str, report: Report) -> None:
+    """Move jobs by their ids, from the place in which a page showed them."""
     for queue, job_ids in chosen.by_queue().items():
-        sound = [job_id for job_id in job_ids if _is_id(job_id)]
-        words = move.many(queue, sound, using=using)
+        sound = [job_id for job_id in job_ids if is_id(job_id)]
+        words = move.from_place(queue, sound, place, using)
         report.moved += [f"{queue}:{job_id}" for job_id, word in zip(sound, words, strict=True) if word == "ok"]
         report.by_queue[queue] += words.count("ok")
         report.missed += len(job_ids) - words.count("ok")
@@ -64,7 +64,7 @@ def matching(move: Move, listing: Listing, cutoff_ms: int, report: Report) -> No
             seen, meant = _batch(within, queue, stays, cutoff_ms)
             if not seen:
                 break
-            words = move.many(queue, meant, using=listing.using) if meant else []
+            words = move.from_place(queue, meant, listing.place, listing.using) if meant else []
             report.by_queue[queue] += words.count("ok")
             report.missed += len(meant) - words.count("ok")
             stays += seen - len(meant)
@@ -79,7 +79,7 @@ def _batch(listing: Listing, queue: str, start: int, cutoff_ms: int) -> tuple[in
         # All of the span are meant, so that their rows need not be read.
         size = start + listing.chunk
         found = jobs.listed(queue, listing.place, size, span=listing.span, using=listing.using)[start:]
-        return len(found), [job_id for job_id, _ in found if _is_id(job_id)]
+        return len(found), [job_id for job_id, _ in found if is_id(job_id)]
     rows = listing.browse(queue, start, listing.chunk)
     return len(rows), [job.id for job in rows if _is_meant(job, listing, cutoff_ms)]
 
@@ -87,10 +87,11 @@ def _batch(listing: Listing, queue: str, start: int, cutoff_ms: int) -> tuple[in
 def _is_meant(job: Job, listing: Listing, cutoff_ms: int) -> bool:
     # On the schedule the time is when a job runs, and what came late is told by its id, or by its last start.
     came = max(job.enqueued_at or 0, job.started_at or 0) if job.location is Location.SCHEDULE else 0
-    return came <= cutoff_ms and _is_id(job.id) and listing.matches(job)
+    return came <= cutoff_ms and is_id(job.id) and listing.matches(job)
 
 
-def _is_id(text: str) -> bool:
+def is_id(text: str) -> bool:
+    """Say whether a text is the id of a job."""
     try:
         return bool(check_job(text))
     except InvalidId:

@@ -26,7 +26,7 @@ from .changelist import PARAMETERS, JobList, is_hollow
 from .editing import JobForm
 from .filters import ErrorFilter, PlaceFilter, QueueFilter, TaskFilter, asked
 from .listing import shaped
-from .moves import ADVANCE, REMOVABLE, REMOVE, REQUEUE, Move, NotMoved
+from .moves import ADVANCE, REMOVABLE, REMOVE, REQUEUE, Move, NotMoved, place_of
 from .page import JobPage, worker_of
 from .showing import NOTHING, TIME_WORDS, told_place, told_shortly, visible, when
 
@@ -43,6 +43,7 @@ class JobAdmin(ServerAdmin):
     form = JobForm
     change_list_template = "admin/echomq/job/change_list.html"
     change_form_template = "admin/echomq/job/change_form.html"
+    delete_confirmation_template = "admin/echomq/job/delete_confirmation.html"
     # What matters first: in a window that is not wide the last ones are out of sight.
     list_display = ("short_id", "task", "remark", "time", "attempts", "queue", "place")
     list_display_links = ("short_id",)
@@ -274,5 +275,5 @@ class JobAdmin(ServerAdmin):
         return [str(each) for each in objs], {self.opts.verbose_name_plural: len(objs)}, set(), []
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
-        """Remove a job."""
-        REMOVE.one(obj.job, self.using)
+        """Remove a job from the place that the page showed."""
+        REMOVE.one(obj.job, self.using, place_of(request.POST.get("seen", "")))

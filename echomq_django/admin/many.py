@@ -17,7 +17,7 @@ from . import bulk
 from .base import ServerAdmin, number, whole
 from .filters import asked
 from .listing import Listing, Selected
-from .moves import Move
+from .moves import Move, place_of
 from .showing import PLACE_WORDS, visible
 
 Chosen = Listing | Selected
@@ -26,7 +26,7 @@ Chosen = Listing | Selected
 def run(page: ServerAdmin, request: HttpRequest, action: str, move: Move, chosen: Chosen) -> HttpResponse | None:
     """Ask before anything is done, and again after each request whose time was up; None when all is done."""
     place, across = asked(request, page).place, isinstance(chosen, Listing)
-    # An id is found wherever it is: what was ticked in a search is for the script to look up.
+    # An id is found wherever it is: the script looks whether it is still there.
     is_looked_up = bool(request.GET.get("q")) and not across
     if place not in (move.many_places if across else move.places) and not is_looked_up:
         words = gettext("%(title)s: not for jobs that are %(place)s. Nothing was done.")
@@ -35,11 +35,12 @@ def run(page: ServerAdmin, request: HttpRequest, action: str, move: Move, chosen
     cutoff = whole(request.POST.get("cutoff", ""))
     if not cutoff:
         cutoff = jobs.now_ms(using=page.using)
-        return _ask(page, request, action, move, _frozen(chosen, cutoff), {"cutoff": cutoff})
+        carried = {"cutoff": cutoff, "seen": _seen(page, request, chosen)}
+        return _ask(page, request, action, move, _frozen(chosen, cutoff), carried)
     report = bulk.Report(resume=request.POST.get("resume", ""))
     try:
         if isinstance(chosen, Selected):
-            bulk.selected(move, chosen, page.using, report)
+            bulk.selected(move, chosen, place_of(request.POST.get("seen", "")) or place, page.using, report)
         else:
             bulk.matching(move, chosen, cutoff, report)
     finally:  # what was done before the server went away is in the history too
@@ -51,6 +52,15 @@ def run(page: ServerAdmin, request: HttpRequest, action: str, move: Move, chosen
         return _ask(page, request, action, move, _frozen(chosen, cutoff), carried)
     page.message_user(request, _told(move, done, missed), messages.SUCCESS if done else messages.WARNING)
     return None
+
+
+def _seen(page: ServerAdmin, request: HttpRequest, chosen: Chosen) -> str:
+    """Give the place in which the user sees what was chosen: all are of one, but an id is found wherever it is."""
+    text = request.GET.get("q", "").strip()
+    if isinstance(chosen, Selected) and bulk.is_id(text):
+        for queue in chosen.by_queue():
+            return jobs.location(queue, text, using=page.using) or ""
+    return asked(request, page).place
 
 
 def _frozen(chosen: Chosen, cutoff: int) -> Chosen:

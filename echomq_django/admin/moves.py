@@ -19,6 +19,11 @@ from .showing import PLACE_WORDS
 REMOVABLE = (Location.DEAD, Location.SCHEDULE, Location.PENDING)
 
 
+def place_of(text: str) -> Location | None:
+    """Read a place that a form carries; None when it is none."""
+    return Location(text) if text in set(Location) else None
+
+
 class NotMoved(Exception):
     """Say why a job was left where it is."""
 
@@ -37,12 +42,18 @@ class Move:
     done: Any
     flag: int = CHANGE
 
-    def one(self, job: Job, using: str) -> None:
-        """Move one job; NotMoved when it is no longer where it was seen."""
+    def one(self, job: Job, using: str, seen: Location | None = None) -> None:
+        """Move one job; NotMoved when it is no longer where it was seen: where it was read, unless a form says more."""
         # The script looks where the job is, and moves it or not: of ten who press at once, one has done it.
-        [word] = self.many(job.queue, [job.id], using=using)
+        [word] = self.from_place(job.queue, [job.id], seen or job.location, using)
         if word != "ok":
             raise NotMoved(self.refusal(word, job.id))
+
+    def from_place(self, queue: str, job_ids: Sequence[str], place: Location | None, using: str) -> list[str]:
+        """Move jobs that were seen in a place, and spare those that have left it; a script's word for each."""
+        # A move that knows one place only looks there by itself.
+        where = {"location": place} if len(self.places) > 1 else {}
+        return self.many(queue, job_ids, **where, using=using)
 
     def log(self, request: HttpRequest, shapes: Sequence[Any], words: str) -> None:
         """Write into Django's history what was done, a line for each shape."""

@@ -52,7 +52,7 @@ class Census:
 
 @dataclass(frozen=True, slots=True)
 class Minute:
-    """Hold what happened in one minute: jobs that were completed, and attempts that failed."""
+    """Hold what happened in one minute: jobs that were completed, and attempts that failed, lost leases too."""
 
     minute: int
     """When it began, unix ms."""

@@ -5,6 +5,7 @@
 -- schedule (a job that kills its worker must not walk through the fleet), the last one to dead.
 -- A server that is not the one of the last reap was away: live workers get one lease to extend first. A server that
 -- was paused carries out what was sent before: too late, and before anybody could extend, so it is refused.
+-- A lost lease is a failed attempt: it is recorded and counted as one.
 --
 -- Needs: prelude, flow
 -- KEYS[1] active      zset  id -> lease deadline, ms
@@ -22,6 +23,7 @@
 -- KEYS[13] glimit     hash  lane -> most in flight
 -- KEYS[14] gactive    hash  lane -> in flight
 -- KEYS[15] outbox     list  words for parents in other queues
+-- KEYS[16] minute_root  root  of the counts of a minute
 -- ARGV[1] limit       how many jobs at most, up to 500
 -- ARGV[2] lease       ms to wait for live workers after an outage
 -- ARGV[3] keep        how many error records to keep
@@ -34,7 +36,7 @@
 local active, pending, schedule, dead, quarantine = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local meta, failed, wake, job_root, lane_root = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local ring, paused, glimit, gactive = KEYS[11], KEYS[12], KEYS[13], KEYS[14]
-local outbox = KEYS[15]
+local outbox, minute_root = KEYS[15], KEYS[16]
 local limit, lease, keep, spread, latest = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 local backoff = groups(6, 1)
 
@@ -42,6 +44,7 @@ demand("zset", active, schedule, dead, quarantine)
 demand("hash", meta, failed)
 local line = lines(pending, job_root, lane_root, ring, paused, glimit, gactive, wake)
 local now = clock()
+local minute = minute_of(minute_root, now)
 
 local server = redis.pcall("INFO", "server")
 -- Where INFO is forbidden an outage goes unseen, unless another reaper, which may ask, has seen it.
@@ -77,6 +80,9 @@ end
 
 local moved = { pending = 0, schedule = 0, dead = 0 }
 put_aside(quarantine, active, now, aside)
+if #sound > 0 then
+    tick(minute, "failed", #sound)
+end
 for _, group in ipairs(freed) do
     vacate(line, group)
 end

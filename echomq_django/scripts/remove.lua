@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 -- remove: pending | schedule | dead -> gone
 --
--- Delete jobs that nobody is running. An active job is left alone: its worker could not be told.
+-- Delete jobs that nobody is running. An active job is left alone: its worker could not be told. Whoever has seen the
+-- jobs in one place names it: those that have left it meanwhile are spared.
 --
 -- Needs: prelude
 -- KEYS[1] pending    zset  id -> -priority
@@ -15,16 +16,34 @@
 -- KEYS[9] paused     set   lanes that are paused
 -- KEYS[10] glimit    hash  lane -> most in flight
 -- KEYS[11] gactive   hash  lane -> in flight
--- ARGV[1..] ids (id)  each job
+-- ARGV[1] place      where to take them from: "pending", lanes included, "schedule" or "dead"; "" for any of these
+-- ARGV[2] before     spare jobs whose time on the schedule or of death is later than this, unix ms; or "+inf"
+-- ARGV[3..] ids (id)  each job
 --
--- Returns a word for each id, in order: "ok"; "elsewhere" when it is active, or waits for its children; "gone".
+-- Returns a word for each id, in order: "ok"; "elsewhere" when it is not there: it was spared, is active, or waits
+-- for its children; "gone".
 
 local pending, active, schedule, dead, wake, job_root = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local lane_root, ring, paused, glimit, gactive = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
-local ids = groups(1, 1)
+local place, before = ARGV[1], tonumber(ARGV[2]) or math.huge
+local ids = groups(3, 1)
 
 demand("zset", active, schedule, dead)
 local line = lines(pending, job_root, lane_root, ring, paused, glimit, gactive, wake)
+
+-- The key from which a job is taken. Pending is scored by priority: there it has no time to be held against.
+local function home_of(id, group)
+    for _, each in ipairs({
+        { "pending", pending, math.huge }, { "pending", group and lane_of(line, group) or pending, math.huge },
+        { "schedule", schedule, before }, { "dead", dead, before },
+    }) do
+        local name, key, latest = unpack(each)
+        local score = (place == "" or place == name) and tonumber(redis.call("ZSCORE", key, id))
+        if score and score <= latest then
+            return key
+        end
+    end
+end
 
 local words, found, seen = {}, {}, {}
 for i, entry in ipairs(ids) do
@@ -34,26 +53,22 @@ for i, entry in ipairs(ids) do
     if group then
         demand_lane(line, group)
     end
-    local place = false
-    local running = seen[id] or redis.call("ZSCORE", active, id)
-    for _, key in ipairs({ pending, schedule, dead, group and lane_of(line, group) or nil }) do
-        place = place or (not running and redis.call("ZSCORE", key, id) and key)
-    end
-    if place then
+    local home = not seen[id] and not redis.call("ZSCORE", active, id) and home_of(id, group)
+    if home then
         -- A listed id is removed even when its row is missing: else nobody could ever be rid of it.
         words[i], seen[id] = "ok", true
-        found[#found + 1] = { id, group, place }
+        found[#found + 1] = { id, group, home }
     else
         words[i] = fields and "elsewhere" or "gone"
     end
 end
 
 for _, job in ipairs(found) do
-    local id, group, place = job[1], job[2], job[3]
-    if group and place == lane_of(line, group) then
+    local id, group, home = job[1], job[2], job[3]
+    if group and home == lane_of(line, group) then
         leave_lane(line, group, id)
     else
-        redis.call("ZREM", place, id)
+        redis.call("ZREM", home, id)
     end
     erase(job_root, id)
 end

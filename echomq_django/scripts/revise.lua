@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 -- revise: dead -> pending
 --
--- Give a dead job a new life, as requeue does, with another payload.
+-- Give a dead job a new life, as requeue does, with another payload. How far the old one had come goes with it: a
+-- checkpoint says what is done of a payload.
 --
 -- Needs: prelude
 -- KEYS[1] dead        zset  id -> time of death, ms
@@ -39,6 +40,7 @@ if fields[3] then
 end
 
 redis.call("HSET", job_root .. id, "payload", payload)
+redis.call("HDEL", job_root .. id, "checkpoint", "progress")
 revive(line, dead, id, fields)
 ring_up(line)
 return "ok"

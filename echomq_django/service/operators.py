@@ -27,14 +27,18 @@ class Moved:
 
 
 def requeue(queue: str, id: str, *, using: str = conf.DEFAULT_ALIAS) -> None:
-    """Give a dead job a new life, with all its attempts; WrongPlace or JobGone when it is not dead."""
+    """Give a dead job a new life, with all its attempts; WrongPlace or JobGone when it is not dead.
+
+    Its payload is the same, so its checkpoint stays for the next attempt, and so do its error records.
+    """
     _done(requeue_many(queue, [id], using=using)[0], queue, id, "dead")
 
 
 def revise(queue: str, id: str, payload: Any, *, using: str = conf.DEFAULT_ALIAS) -> None:
     """Give a dead job a new life with another payload; WrongPlace or JobGone when it is not dead.
 
-    Everything else is as after requeue: the name, the checkpoint and the error records stay.
+    The checkpoint and the progress belonged to the old payload, and go with it. Everything else is as after requeue:
+    the name, the log and the error records stay.
     """
     queue_keys, job_id = keys.of(queue), ids.check_job(id)
     try:
@@ -44,9 +48,13 @@ def revise(queue: str, id: str, payload: Any, *, using: str = conf.DEFAULT_ALIAS
     _done(connection.client(using).run(transitions.revise(queue_keys, job_id, body)), queue, job_id, "dead")
 
 
-def remove(queue: str, id: str, *, using: str = conf.DEFAULT_ALIAS) -> None:
-    """Delete a job that nobody runs; WrongPlace when it is active, JobGone when there is none."""
-    _done(remove_many(queue, [id], using=using)[0], queue, id, "pending, scheduled or dead")
+def remove(queue: str, id: str, *, location: Location | str | None = None, using: str = conf.DEFAULT_ALIAS) -> None:
+    """Delete a job that nobody runs; WrongPlace when it is active, JobGone when there is none.
+
+    With the `location` in which it was seen it is deleted from there only: WrongPlace when it has left it.
+    """
+    where = "pending, scheduled or dead" if location is None else f"in {location}"
+    _done(remove_many(queue, [id], location=location, using=using)[0], queue, id, where)
 
 
 def advance(queue: str, id: str, *, using: str = conf.DEFAULT_ALIAS) -> None:
@@ -62,9 +70,16 @@ def requeue_many(
     return _in_chunks(job_ids, lambda chunk: transitions.requeue(keys.of(queue), chunk, before_ms=before_ms), using)
 
 
-def remove_many(queue: str, job_ids: Sequence[str], *, using: str = conf.DEFAULT_ALIAS) -> list[str]:
-    """Delete named jobs; a word for each: ok, elsewhere, gone."""
-    return _in_chunks(job_ids, lambda chunk: transitions.remove(keys.of(queue), chunk), using)
+def remove_many(
+    queue: str,
+    job_ids: Sequence[str],
+    *,
+    location: Location | str | None = None,
+    using: str = conf.DEFAULT_ALIAS,
+) -> list[str]:
+    """Delete named jobs, with a `location` only those that are there; a word for each: ok, elsewhere, gone."""
+    place = None if location is None else Location(location)
+    return _in_chunks(job_ids, lambda chunk: transitions.remove(keys.of(queue), chunk, place=place), using)
 
 
 def advance_many(queue: str, job_ids: Sequence[str], *, using: str = conf.DEFAULT_ALIAS) -> list[str]:
@@ -165,7 +180,7 @@ def remove_all(
         limit = there if limit is None else min(limit, there)
     cutoff = None if before is None else times.at_ms(before)
     return sum(
-        client.run(transitions.remove(queue_keys, chunk)).count("ok")
+        client.run(transitions.remove(queue_keys, chunk, place=place, before_ms=cutoff)).count("ok")
         for chunk in _chunks_of(client, queue_keys, place, cutoff, limit, seconds)
     )
 

@@ -75,7 +75,8 @@ def oldest_pending_age(queue: str, *, using: str = conf.DEFAULT_ALIAS) -> float 
 def minutes(queue: str, *, using: str = conf.DEFAULT_ALIAS) -> list[Minute]:
     """Count, minute by minute of the last hour, the jobs that were completed and the attempts that failed.
 
-    The oldest first. The last one is that of the server's clock now, and not over yet.
+    A lost lease is a failed attempt too. The oldest first. The last one is that of the server's clock now, and not over
+    yet.
     """
     client, queue_keys = connection.client(using), keys.of(queue)
     return client.run(looks.minutes(queue_keys, now_ms=client.run(looks.clock()), number=60))

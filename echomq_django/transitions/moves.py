@@ -6,6 +6,7 @@ from typing import Any
 
 from echomq_django import scripts
 from echomq_django.call import Call, first_reply, word, words
+from echomq_django.job import Location
 from echomq_django.keys import QueueKeys
 
 from .limits import ERRORS_KEPT, PROMOTIONS, RECEIPT_TTL_MS
@@ -119,6 +120,7 @@ def reap(
                 latest="" if latest_ms is None else latest_ms,
                 backoff=backoff_ms,
                 outbox=keys.outbox,
+                minute_root=keys.minute_root,
                 **keys.lines,
             ),
         ),
@@ -173,8 +175,10 @@ def revise(keys: QueueKeys, job_id: str, payload: str | bytes) -> Call[str]:
     )
 
 
-def remove(keys: QueueKeys, job_ids: Sequence[str]) -> Call[list[str]]:
-    """Delete jobs that nobody runs; a word for each: ok, elsewhere, gone."""
+def remove(
+    keys: QueueKeys, job_ids: Sequence[str], *, place: Location | None = None, before_ms: int | None = None
+) -> Call[list[str]]:
+    """Delete jobs that nobody runs, of one place or of any; a word for each: ok, elsewhere, gone."""
     return Call(
         f"remove from queue {keys.queue!r}",
         (
@@ -183,6 +187,8 @@ def remove(keys: QueueKeys, job_ids: Sequence[str]) -> Call[list[str]]:
                 active=keys.active,
                 schedule=keys.schedule,
                 dead=keys.dead,
+                place="" if place is None else place.value,
+                before="+inf" if before_ms is None else before_ms,
                 ids=job_ids,
                 **keys.lines,
             ),

@@ -1,5 +1,6 @@
 """Many jobs at once: those that were ticked, and all that match, across thousands."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,7 +9,8 @@ from django.contrib.admin.models import CHANGE, DELETION, LogEntry
 from django.test import Client
 
 from echomq_django import ids, jobs, keys
-from echomq_django.admin import bulk, listing
+from echomq_django.admin import bulk, listing, moves
+from echomq_django.admin import jobs as job_pages
 from echomq_django.exceptions import ServerUnavailable
 from tests.admin import filling
 from tests.admin.reading import Page, sent
@@ -142,6 +144,37 @@ def test_an_id_found_in_another_place_is_moved_by_where_it_is(boss: Client) -> N
     assert jobs.location("default", job_id) == "pending"
     answer = confirm(boss, choose(boss, "requeue_selected", f"default:{job_id}", query=query), query)
     assert "Requeued: 0 jobs, 1 was no longer there." in Page(answer).text
+
+
+@pytest.mark.parametrize("across", [False, True])
+def test_what_was_requeued_after_it_was_seen_among_the_dead_is_not_removed(
+    boss: Client, monkeypatch: pytest.MonkeyPatch, across: bool
+) -> None:
+    stays, goes = filling.dead(), filling.dead()
+    asking = choose(boss, "remove_selected", *(f"default:{each}" for each in (stays, goes)), across=across)
+    remove = jobs.remove_many
+
+    def late(*args: Any, **kwargs: Any) -> Any:
+        jobs.requeue("default", stays)
+        return remove(*args, **kwargs)
+
+    monkeypatch.setattr(job_pages, "REMOVE", replace(moves.REMOVE, many=late))
+    answer = confirm(boss, asking)
+    assert "Removed: 1 job, 1 was no longer there." in Page(answer).text
+    assert [job.id for job in jobs.page("default", "pending")] == [stays]
+    assert jobs.counts("default").dead == 0
+
+
+def test_an_id_that_was_found_is_removed_from_where_the_question_saw_it(boss: Client) -> None:
+    job_id = filling.scheduled()
+    query = f"?location=dead&q={job_id}"
+    asking = choose(boss, "remove_selected", f"default:{job_id}", query=query)
+    jobs.advance("default", job_id)
+    answer = confirm(boss, asking, query)
+    assert "Removed: 0 jobs, 1 was no longer there." in Page(answer).text
+    assert jobs.location("default", job_id) == "pending"
+    confirm(boss, choose(boss, "remove_selected", f"default:{job_id}", query=query), query)
+    assert jobs.location("default", job_id) is None
 
 
 def test_what_left_meanwhile_is_told_and_does_not_stop_the_rest(boss: Client, client: redis.Redis) -> None:
@@ -292,6 +325,19 @@ def test_what_was_done_before_the_server_went_away_is_in_the_history(
     answer = confirm(boss, asking)
     assert answer.status_code == 503
     assert [line[3] for line in history()] == ["Removed: 1,000 dead jobs"]
+
+
+@pytest.mark.parametrize("value", ["", "active", "nowhere", "\x00"])
+def test_a_place_written_by_hand_breaks_nothing(boss: Client, value: str) -> None:
+    filling.dead(), filling.pending()
+    active = filling.active().id
+    data = {
+        "action": "remove_selected", "_selected_action": f"default:{active}", "cutoff": str(jobs.now_ms()),
+        "seen": value,
+    }  # fmt: skip
+    answer = boss.post(LIST, data, follow=True)
+    assert "Removed: 0 jobs, 1 was no longer there." in Page(answer).text
+    assert jobs.location("default", active) == "active"
 
 
 @pytest.mark.parametrize("field", ["cutoff", "done", "missed", "resume"])

@@ -14,7 +14,7 @@ from django.test import Client
 from echomq_django import jobs
 from echomq_django.admin.moves import ADVANCE, REMOVE, REQUEUE, Move, NotMoved
 from tests.admin import filling
-from tests.admin.reading import Page
+from tests.admin.reading import Page, sent
 from tests.server import dump
 
 pytestmark = pytest.mark.slow
@@ -129,6 +129,18 @@ def test_a_job_without_a_sound_row_is_put_aside_and_the_page_says_so(boss: Clien
     client.delete(f"emq:{{default}}:job:{job_id}")
     with pytest.raises(NotMoved, match="quarantine"):
         REQUEUE.one(job, "default")
+
+
+def test_a_job_that_left_its_place_after_the_page_asked_is_not_removed(boss: Client) -> None:
+    job_id = filling.dead()
+    asking = sent(Page(boss.get(url(job_id, "delete"))))
+    assert asking == {"post": ["yes"], "seen": ["dead"]}
+    jobs.requeue(filling.QUEUE, job_id)
+    answer = boss.post(url(job_id, "delete"), asking, follow=True)
+    assert "Nothing was done" in Page(answer).text
+    assert (jobs.location(filling.QUEUE, job_id), history()) == ("pending", [])
+    boss.post(url(job_id, "delete"), sent(Page(boss.get(url(job_id, "delete")))))
+    assert jobs.location(filling.QUEUE, job_id) is None
 
 
 # Editing.
