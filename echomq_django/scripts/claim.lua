@@ -23,7 +23,8 @@
 -- ARGV[4] promotions   how many due jobs to promote at most
 --
 -- Returns a word ("ok", or "paused"), ms until the next job is due (-1: none), how many are left in pending,
--- and the claimed jobs: id, token, payload, spared, stalled, max_attempts, name, group, ms since first deferred.
+-- and the claimed jobs: id, token, payload, name; and, of a job that is not as most are, spared, stalled, max_attempts,
+-- group, ms since first deferred, priority.
 
 local pending, active, schedule, quarantine, meta, wake = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local job_root, lane_root, ring, paused, glimit, gactive = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
@@ -73,7 +74,7 @@ end
 put_aside(quarantine, schedule, now, due_aside)
 put_aside(quarantine, pending, now, aside)
 promote(line, schedule, due_jobs)
-local claimed = {}
+local claimed, ids, leases = {}, {}, {}
 for _, id in ipairs(redis.call("ZRANGE", pending, 0, limit - 1)) do
     local fields = judged[id]
     -- Not judged: beyond the bound of one call, or promoted without a payload. The next call meets it first.
@@ -81,13 +82,18 @@ for _, id in ipairs(redis.call("ZRANGE", pending, 0, limit - 1)) do
         break
     end
     local token = string.format("%.0f", count(fields[1]) + 1)
-    redis.call("ZREM", pending, id)
-    redis.call("ZADD", active, now + lease, id)
+    ids[#ids + 1] = id
+    leases[#leases + 1] = now + lease
+    leases[#leases + 1] = id
     redis.call("HSET", job_root .. id, "state", "active", "attempts", token, "owner", owner, "started_at", now)
     if fields[3] then
         occupy(line, fields[3], 1)
     end
     claimed[#claimed + 1] = told(id, token, fields, now)
+end
+if #ids > 0 then
+    redis.call("ZREM", pending, unpack(ids))
+    redis.call("ZADD", active, unpack(leases))
 end
 
 local left = redis.call("ZCARD", pending)

@@ -41,7 +41,7 @@ local now, most_recent = clock(), count(keep) or 0
 local minute = minute_of(minute_root, now)
 local line = lines(pending, job_root, lane_root, ring, paused, glimit, gactive, wake)
 
-local words, ids, rows, kept, grouped, family, seen = {}, {}, {}, {}, {}, {}, {}
+local words, ids, doomed, kept, grouped, family, seen = {}, {}, {}, {}, {}, {}, {}
 for i, claim in ipairs(claims) do
     local id, token, owner, ttl, result = unpack(claim)
     local fields = not seen[id] and read(job_root, id, "parent", "parent_queue", "parent_policy")
@@ -56,7 +56,7 @@ for i, claim in ipairs(claims) do
             kept[#kept + 1] = { id, ttl, result }
         else
             for _, part in ipairs({ parts(job_root, id) }) do
-                rows[#rows + 1] = part
+                doomed[#doomed + 1] = part
             end
         end
         if fields[3] then
@@ -73,24 +73,24 @@ end
 for _, place in ipairs({ active, pending, schedule, dead }) do
     redis.call("ZREM", place, unpack(ids))
 end
-if #rows > 0 then
-    redis.call("DEL", unpack(rows))
-end
 for _, job in ipairs(kept) do
-    local id, ttl, result = job[1], job[2], job[3]
-    redis.call("HSET", job_root .. id, "state", "completed", "finished_at", now)
-    if result ~= "" then
-        redis.call("HSET", job_root .. id, "result", result)
-    end
-    local names = { parts(result_root, id) }
-    for i, part in ipairs({ parts(job_root, id) }) do
-        if redis.call("EXISTS", part) == 1 then
+    local id, ttl, result = unpack(job)
+    local own, names = { parts(job_root, id) }, { parts(result_root, id) }
+    local fields = { "state", "completed", "finished_at", now, "result", result }
+    redis.call("HSET", own[1], unpack(fields, 1, result == "" and 4 or 6))
+    -- Most jobs have neither error records nor log lines: one look tells.
+    local lists = redis.call("EXISTS", own[2], own[3])
+    for i, part in ipairs(own) do
+        if i == 1 or lists > 0 and redis.call("EXISTS", part) == 1 then
             redis.call("RENAME", part, names[i])
             redis.call("PEXPIRE", names[i], ttl)
         else
-            redis.call("DEL", names[i])
+            doomed[#doomed + 1] = names[i]
         end
     end
+end
+if #doomed > 0 then
+    redis.call("DEL", unpack(doomed))
 end
 tally(completed, "count", #ids)
 tick(minute, "completed", #ids)

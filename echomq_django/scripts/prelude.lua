@@ -218,13 +218,16 @@ local function promote(line, schedule, sound)
     end
 end
 
--- What a worker is told of a claimed job. `fields` as read with CLAIMED.
+-- What a worker is told of a claimed job: little of most. `fields` as read with CLAIMED.
 local CLAIMED = { "payload", "spared", "stalled", "max_attempts", "name", "deferred_at", "started_at", "priority" }
 local function told(id, token, fields, now)
-    local deferred = count(fields[9])
-    return { id, token, fields[4], count(fields[5]) or 0, count(fields[6]) or 0, count(fields[7]) or 0,
-        fields[8] or "", fields[3] or "", deferred and math.max(now - deferred, 0) or -1,
-        -rank(fields[11]) }
+    local group, payload, spared, stalled, max_attempts = unpack(fields, 3, 7)
+    local name, deferred, priority = fields[8] or "", count(fields[9]), fields[11]
+    if not (group or spared or stalled or max_attempts or deferred or priority) then
+        return { id, token, payload, name }
+    end
+    return { id, token, payload, name, count(spared) or 0, count(stalled) or 0, count(max_attempts) or 0,
+        group or "", deferred and math.max(now - deferred, 0) or -1, -rank(priority) }
 end
 
 -- Add a text to a job's error records or log lines; the oldest ones make room.

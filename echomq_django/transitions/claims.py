@@ -25,7 +25,10 @@ class Claimed:
 
 
 def _claim(queue: str, owner: str, told: Sequence[Any]) -> Claim:
-    job_id, token, payload, spared, stalled, max_attempts, name, group, deferred_ms, priority = told
+    job_id, token, payload, name, *more = told
+    if not more:
+        return Claim(queue, job_id.decode(), int(token), owner, payload, name=_text(name))
+    spared, stalled, max_attempts, group, deferred_ms, priority = more
     return Claim(
         queue=queue,
         id=job_id.decode(),
@@ -35,11 +38,15 @@ def _claim(queue: str, owner: str, told: Sequence[Any]) -> Claim:
         spared=spared,
         stalled=stalled,
         max_attempts=max_attempts or None,
-        name=name.decode(errors="backslashreplace"),
-        group=group.decode(errors="backslashreplace"),
+        name=_text(name),
+        group=_text(group),
         deferred_ms=None if deferred_ms < 0 else deferred_ms,
         priority=priority,
     )
+
+
+def _text(value: bytes) -> str:
+    return value.decode(errors="backslashreplace")
 
 
 def _flat(claims: Iterable[Claim]) -> list[Any]:
