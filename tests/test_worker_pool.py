@@ -1,5 +1,6 @@
 """pool: the threads in which jobs run, and their database connections."""
 
+import asyncio
 import queue
 import sqlite3
 import threading
@@ -98,6 +99,44 @@ def test_as_many_jobs_run_at_once_as_there_are_threads(pool: Callable[..., Pool]
     assert len(ledger.runs) == 3
     gate.open()
     assert len(reports.take(7)) == 7
+
+
+def test_coroutines_and_functions_together_are_never_more_than_there_are_threads(
+    pool: Callable[..., Pool], reports: Reports
+) -> None:
+    gate = threading.Event()
+    begun: queue.SimpleQueue[HeldJob] = queue.SimpleQueue()
+
+    async def wait(job: HeldJob) -> Outcome:
+        begun.put(job)
+        while not gate.is_set():
+            await asyncio.sleep(0.001)
+        return Complete()
+
+    def run(job: HeldJob) -> Outcome | Coroutine[Any, Any, Outcome]:
+        if job in coroutines:
+            return wait(job)
+        begun.put(job)
+        assert gate.wait(PATIENCE)
+        return Complete()
+
+    jobs = held(6)
+    coroutines = {jobs[0], jobs[2], jobs[3]}
+    mixed = pool(3, run)
+    mixed.put(jobs)
+    assert {begun.get(timeout=PATIENCE) for _ in range(3)} == set(jobs[:3])
+    assert mixed.take_back() == jobs[3:]
+    mixed.put(jobs[3:])
+    gate.set()
+    assert {job for job, outcome in reports.take(6) if outcome == Complete()} == set(jobs)
+
+
+def test_a_coroutine_that_raises_frees_its_place(pool: Callable[..., Pool], reports: Reports) -> None:
+    async def fail(job: HeldJob) -> Outcome:
+        raise KeyboardInterrupt
+
+    pool(1, fail).put(held(3))
+    assert [type(outcome) for _, outcome in reports.take(3)] == [Fail] * 3
 
 
 def test_what_no_thread_has_begun_can_be_taken_back_in_order(pool: Callable[..., Pool], reports: Reports) -> None:

@@ -520,6 +520,31 @@ def test_an_async_receiver_hears_of_both_kinds_of_tasks() -> None:
     assert found == [3, 7]
 
 
+def test_receivers_of_the_project_run_where_a_coroutine_may_use_the_database_and_logs_run_on_the_loop() -> None:
+    threads = []
+
+    class Listening(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            threads.append(threading.current_thread().name)
+
+    def receiver(**_: Any) -> None:
+        threads.append("asked of " + threading.current_thread().name.partition("_")[0])
+
+    listening = Listening(logging.INFO)
+    log = logging.getLogger("django.tasks" if BUILT_IN else "django_tasks")
+    log.addHandler(listening)
+    try:
+        run(tasks.aadd, 1, 2)
+        alone = threads.copy()
+        task_finished.connect(receiver)
+        run(tasks.aadd, 3, 4)
+    finally:
+        log.removeHandler(listening)
+        task_finished.disconnect(receiver)
+    assert alone[-2:] == ["echomq-loop", "echomq-loop"]
+    assert threads[-1].startswith("asked of ThreadPoolExecutor")
+
+
 def test_a_worker_that_was_told_that_its_job_is_lost_tells_no_end(heard: Heard, client: redis.Redis) -> None:
     def do(context: EchoMQContext) -> None:
         context.lease._job.lost = True  # type: ignore[attr-defined]  # as the heartbeat does

@@ -6,8 +6,10 @@ there would catch: it is never used when Django has Tasks itself.
 
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
+from weakref import ReferenceType
 
 from django.core.exceptions import ImproperlyConfigured
+from django.dispatch import Signal
 
 BUILT_IN = find_spec("django.tasks") is not None
 
@@ -53,8 +55,18 @@ __all__ = [
     "TaskResultStatus",
     "default_task_backend",
     "normalize_json",
+    "only_logs",
     "task_backends",
     "task_enqueued",
     "task_finished",
     "task_started",
 ]
+
+
+def only_logs(signal: Signal) -> bool:
+    """Say whether nobody listens to a signal of Tasks but the functions that come with it, which log it."""
+    module = "django.tasks.signals" if BUILT_IN else "django_tasks.signals"
+    # A look-up key comes first, then the receiver; what follows differs between versions of Django.
+    receivers = [entry[1] for entry in signal.receivers]
+    functions = [each() if isinstance(each, ReferenceType) else each for each in receivers]
+    return all(getattr(function, "__module__", "") == module for function in functions)

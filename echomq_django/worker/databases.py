@@ -3,9 +3,11 @@
 import logging
 import threading
 import time
+from typing import Any
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
 
 from .held import HeldJob
 
@@ -17,10 +19,26 @@ a query a job, and a job that meets a dead one is retried."""
 
 _thread = threading.local()
 
+_elsewhere = threading.Event()
+"""Whether a connection was ever opened in a thread that does more than run jobs: coroutines share such a one."""
+
 
 def own_thread() -> None:
     """Say that this thread runs jobs and nothing else: between two of them its connections stay as they are."""
     _thread.own = True
+
+
+def are_elsewhere() -> bool:
+    """Say whether there may be connections in threads that are not a job's own."""
+    return _elsewhere.is_set()
+
+
+def _opened(**_: Any) -> None:
+    if not getattr(_thread, "own", False):
+        _elsewhere.set()
+
+
+connection_created.connect(_opened)
 
 
 def are_clean() -> bool:

@@ -3,15 +3,13 @@
 import asyncio
 import logging
 import threading
+from collections import deque
 from collections.abc import Coroutine
-from concurrent.futures import Future
 from typing import Any
-
-from .outcome import Outcome
 
 logger = logging.getLogger("echomq_django.worker")
 
-Job = Coroutine[Any, Any, Outcome]
+Job = Coroutine[Any, Any, None]
 
 
 class Loop:
@@ -22,17 +20,21 @@ class Loop:
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="echomq-loop", daemon=True)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._handed_over: deque[Job] = deque()
+        self._will_look = False
         self._ending = False
 
-    def run(self, coroutine: Job) -> Outcome:
-        """Run a coroutine to its end, while this thread waits: its outcome, or what it raises."""
+    def run(self, coroutine: Job) -> None:
+        """Have a coroutine run; it says itself how it ended. RuntimeError when the loop has ended."""
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 self._thread.start()
-        ended = Future[Outcome]()
-        self._loop.call_soon_threadsafe(self._start, self._finish(coroutine, ended))
-        return ended.result()
+            self._handed_over.append(coroutine)
+            # To wake the loop is a system call: once for all that come before it looks.
+            if not self._will_look:
+                self._loop.call_soon_threadsafe(self._look)
+                self._will_look = True
 
     def close(self, timeout: float) -> None:
         """Cancel what still runs, let it clean up for `timeout` seconds, and end the thread."""
@@ -61,18 +63,18 @@ class Loop:
             # loop. Whoever awaits that task gets them as well, and the other jobs go on.
             logger.warning("a coroutine raised %r; the loop goes on", error)
 
+    def _look(self) -> None:
+        with self._lock:
+            self._will_look = False
+        while self._handed_over:
+            self._start(self._handed_over.popleft())
+
     def _start(self, coroutine: Coroutine[Any, Any, None]) -> None:
         assert self._loop is not None
         task = self._loop.create_task(coroutine)
         # The loop itself holds tasks weakly.
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-    async def _finish(self, coroutine: Job, ended: "Future[Outcome]") -> None:
-        try:
-            ended.set_result(await coroutine)
-        except BaseException as error:
-            ended.set_exception(error)
 
     def _end(self, timeout: float) -> None:
         assert self._loop is not None

@@ -29,7 +29,7 @@ Report = Callable[[HeldJob, Outcome, float], None]
 class Pool:
     """Run jobs in a fixed number of threads, in the order in which they come.
 
-    A coroutine runs on the loop, and the thread that began it waits for its end: there are never more jobs under way
+    A coroutine runs on the loop, and takes the place of the thread that began it: there are never more jobs under way
     than threads, whatever is fetched ahead.
     """
 
@@ -38,6 +38,9 @@ class Pool:
         self._report = report
         self._loop = Loop()
         self._ready: queue.SimpleQueue[HeldJob | None] = queue.SimpleQueue()
+        self._places: queue.SimpleQueue[None] = queue.SimpleQueue()
+        for _ in range(size):
+            self._places.put(None)
         self._threads = [
             # Daemons: a handler that outlasts the shutdown's timeout must not hold the process.
             threading.Thread(target=self._work, name=f"echomq-job-{number}", daemon=True)
@@ -80,7 +83,11 @@ class Pool:
 
     def _work(self) -> None:
         databases.own_thread()
+        has_place = False
         while True:
+            if not has_place:
+                self._places.get()
+                has_place = True
             try:
                 job = self._ready.get(timeout=_until_stale())
             except queue.Empty:
@@ -89,19 +96,30 @@ class Pool:
             if job is None:
                 connections.close_all()
                 return
-            self._one(job)
+            has_place = self._one(job)
 
-    def _one(self, job: HeldJob) -> None:
+    def _one(self, job: HeldJob) -> bool:
+        """Run a job, or hand it to the loop with this thread's place; whether the place is still ours."""
         began, started = time.monotonic(), time.time()
         try:
             # A context of its own: a language that a job activates is not that of the next one.
             outcome = copy_context().run(self._run, job)
             if isinstance(outcome, Coroutine):
-                outcome = self._loop.run(outcome)
+                self._loop.run(self._await(job, outcome, began, started))
+                return False
         except BaseException as error:
             # KeyboardInterrupt is a handler's own doing here: a real one goes to the main thread.
             outcome = failed(job, started, error)
         self._report(job, outcome, time.monotonic() - began)
+        return True
+
+    async def _await(self, job: HeldJob, coroutine: Coroutine[Any, Any, Outcome], began: float, started: float) -> None:
+        try:
+            outcome = await coroutine
+        except BaseException as error:
+            outcome = failed(job, started, error)
+        self._report(job, outcome, time.monotonic() - began)
+        self._places.put(None)
 
 
 def _close_old() -> None:

@@ -94,13 +94,17 @@ async def _await(work: Work, value: Awaitable[Any]) -> Outcome:
 
 
 async def _clean(job: HeldJob, ended: Coroutine[Any, Any, Outcome]) -> Outcome:
-    """Await an attempt. Its database connections are in the thread that Django gives coroutines."""
+    """Await an attempt. Its database connections are in the thread that Django gives coroutines.
+
+    To go there and back costs more than all else; most coroutines never do.
+    """
     # Other jobs may be at work in that thread.
-    of_others = await sync_to_async(databases.before)()
+    of_others = await sync_to_async(databases.before)() if databases.are_elsewhere() else _NOBODY
     try:
         return await ended
     finally:
-        await sync_to_async(databases.after)(job, of_others)
+        if databases.are_elsewhere():
+            await sync_to_async(databases.after)(job, of_others)
 
 
 def _too_long(work: Work) -> str:

@@ -23,6 +23,7 @@ from echomq_django.tasks.api import (
     Task,
     TaskResult,
     TaskResultStatus,
+    only_logs,
     task_backends,
     task_finished,
     task_started,
@@ -116,7 +117,10 @@ class TaskWork:
         self._send(task_started)
 
     async def _start(self) -> Any:
-        await sync_to_async(self._begun)()
+        if only_logs(task_started):
+            self._begun()
+        else:
+            await sync_to_async(self._begun)()
         return await self._task.func(*self._arguments, **self.result.kwargs)
 
     @property
@@ -183,7 +187,10 @@ class TaskWork:
 
     async def atell(self) -> None:
         """Send task_finished, from the loop: not with asend, in whose receivers sys.exc_info() is empty."""
-        if self._is_over:
+        if self.result.status == TaskResultStatus.SUCCESSFUL and only_logs(task_finished):
+            self.tell()
+        elif self._is_over:
+            # A failure is logged as an error, which may mean an e-mail.
             await sync_to_async(self.tell)()
 
     @property
