@@ -22,6 +22,10 @@ TURN = 5_000
 """Jobs of one queue in one turn, so that a great backlog does not keep a reaper from the other queues."""
 
 
+EXPIRE_EVERY = 60.0
+"""Seconds after which a reaper asks again for dead jobs that are to be forgotten, when there were none."""
+
+
 @dataclass(frozen=True, slots=True)
 class Swept:
     """Hold what a sweep of one queue moved. `waiting`: live workers were given time after an outage."""
@@ -41,7 +45,14 @@ class Swept:
         return self.pending + self.schedule + self.dead
 
 
-def sweep(queue: str, *, limit: int | None = None, reap: bool = True, using: str = conf.DEFAULT_ALIAS) -> Swept:
+def sweep(
+    queue: str,
+    *,
+    limit: int | None = None,
+    reap: bool = True,
+    expire: bool = True,
+    using: str = conf.DEFAULT_ALIAS,
+) -> Swept:
     """Promote what is due, take back what lapsed, forget the oldest dead; at most `limit` jobs of each."""
     most = limit if limit is not None else 2**63
     promotes: list[Moved] = []
@@ -58,7 +69,7 @@ def sweep(queue: str, *, limit: int | None = None, reap: bool = True, using: str
     _until_done(promote_some, most)
     if reap:
         _until_done(reap_some, most)
-    expired = _until_done(lambda size: jobs.expire(queue, size, using=using), most)
+    expired = _until_done(lambda size: jobs.expire(queue, size, using=using), most) if expire else 0
     return Swept(
         queue,
         promoted=sum(each.done for each in promotes),
@@ -100,6 +111,7 @@ class Reaper:
         self._queues, self._interval, self._limit, self._using = queues, interval, limit, using
         self._reached = time.monotonic()
         self._reap_from: dict[str, float] = {}
+        self._expire_from: dict[str, float] = {}
         self._silent: set[str] = set()
         self._away = False
 
@@ -151,7 +163,10 @@ class Reaper:
         # This sweep may still be answered late: the lease begins when the server is seen to be back.
         silent = queue in self._silent
         reap = not silent and time.monotonic() >= self._reap_from.get(queue, 0.0)
-        swept = sweep(queue, limit=self._limit, reap=reap, using=self._using)
+        expire = time.monotonic() >= self._expire_from.get(queue, 0.0)
+        swept = sweep(queue, limit=self._limit, reap=reap, expire=expire, using=self._using)
+        if expire and not swept.expired:
+            self._expire_from[queue] = time.monotonic() + EXPIRE_EVERY
         if silent or swept.waiting:
             self._reap_from[queue] = time.monotonic() + self._lease(queue)
             self._silent.discard(queue)

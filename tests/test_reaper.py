@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from echomq_django import ids, jobs, keys
-from echomq_django.reaper import BATCH, Reaper, Swept, sweep
+from echomq_django.reaper import BATCH, EXPIRE_EVERY, Reaper, Swept, sweep
 from tests.handlers import Bench, told, until
 from tests.server import dump
 
@@ -183,6 +183,28 @@ def test_a_reaper_runs_until_it_is_stopped_and_reports_each_sweep(bench: Bench, 
     lapsed(client, 1, first=50)
     Reaper(lambda: ["default"], interval=0.01).run(stopped, report)
     assert reports == [[swept(pending=1)]] * 3
+
+
+def test_a_reaper_looks_for_dead_jobs_to_forget_until_there_are_none_and_then_once_a_minute(
+    bench: Bench, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.queues(default={"DEAD_MAX": 1})
+    know(client)
+    found = iter([BATCH, 7, 0, 0])
+    asked: list[int] = []
+
+    def expire(queue: str, size: int, *, using: str) -> int:
+        asked.append(next(found))
+        return asked[-1]
+
+    monkeypatch.setattr(jobs, "expire", expire)
+    reaper = Reaper(lambda: ["default"], limit=BATCH)
+    for _ in range(5):
+        reaper.sweep_all()
+    assert asked == [BATCH, 7, 0]
+    reaper._expire_from["default"] -= EXPIRE_EVERY
+    reaper.sweep_all()
+    assert asked == [BATCH, 7, 0, 0]
 
 
 def test_a_reaper_that_was_stopped_before_sweeps_nothing(bench: Bench, client: redis.Redis) -> None:

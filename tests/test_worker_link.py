@@ -562,6 +562,25 @@ def test_a_worker_can_be_stopped_while_the_server_is_away(bench: Bench, own: Any
     own.restart()
 
 
+# --- nothing to do ------------------------------------------------------------------------------------------------
+
+
+def sent(client: redis.Redis) -> int:
+    """Count the commands of clients, without what scripts call and what this test asks."""
+    counts: dict[str, Any] = client.info("commandstats")
+    return sum(counts.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("evalsha", "blpop"))
+
+
+@pytest.mark.slow
+def test_an_idle_worker_sends_at_most_two_commands_a_second(bench: Bench, client: redis.Redis) -> None:
+    worker = bench.worker(concurrency=4, reap=True)
+    until(lambda: worker.link._waiters["default"].parked)
+    before, started = sent(client), time.monotonic()
+    until(lambda: time.monotonic() >= started + 12.0)
+    # A slow machine sends fewer, and never more.
+    assert 0 < sent(client) - before <= 2 * (time.monotonic() - started)
+
+
 # --- jobs that were lost ------------------------------------------------------------------------------------------
 
 
