@@ -60,11 +60,17 @@ def brand(namespace: str, snowflake: int) -> str:
         raise InvalidId(f"{namespace!r} is not a namespace: use three capital letters, such as 'TEN'.")
     if not 0 <= snowflake <= MAX:
         raise InvalidId(f"{snowflake} does not fit an id: use a number from 0 to {MAX}.")
-    pairs = []
-    for _ in range(6):
-        snowflake, pair = divmod(snowflake, 3844)
-        pairs.append(_PAIRS[pair])
-    return namespace + "".join(reversed(pairs))[1:]
+    return namespace + _base62(snowflake)
+
+
+def _base62(number: int) -> str:
+    # Two digits at a time, and written out: it is most of what minting costs.
+    number, sixth = divmod(number, 3844)
+    number, fifth = divmod(number, 3844)
+    number, fourth = divmod(number, 3844)
+    number, third = divmod(number, 3844)
+    first, second = divmod(number, 3844)
+    return f"{ALPHABET[first]}{_PAIRS[second]}{_PAIRS[third]}{_PAIRS[fourth]}{_PAIRS[fifth]}{_PAIRS[sixth]}"
 
 
 def parse(text: str) -> Branded:
@@ -121,7 +127,9 @@ _mint = Mint()
 
 def mint(namespace: str = JOB) -> str:
     """Mint a new id, unique to this process and, but for a collision of nodes, to all."""
-    return brand(namespace, _mint.snowflake())
+    snowflake = _mint.snowflake()
+    # Of our own there is nothing to check.
+    return JOB + _base62(snowflake) if namespace == JOB else brand(namespace, snowflake)
 
 
 def worker_name(name: str = "") -> str:

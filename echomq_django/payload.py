@@ -13,6 +13,9 @@ from .exceptions import PayloadError
 KEPT_LIMIT = 1_000_000
 """Bytes of JSON that a result or a checkpoint may have."""
 
+# json.dumps makes an encoder anew for each call that has options.
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
 _PLAIN = (str, int, bool, type(None))
 
 
@@ -32,7 +35,7 @@ def to_json(value: Any) -> bytes:
     """Write any value as JSON; PayloadError when it would come back as something else."""
     try:
         _check(value)
-        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+        return _ENCODER.encode(value).encode()
     except PayloadError:
         raise
     except UnicodeEncodeError as error:
