@@ -1,5 +1,6 @@
 """One worker process: put the parts together, listen to signals, say how it ended."""
 
+import gc
 import logging
 import os
 import signal
@@ -30,6 +31,14 @@ def log_to_stderr(verbosity: int) -> None:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(process)d %(message)s"))
         ours.addHandler(handler)
         ours.setLevel({0: logging.WARNING, 1: logging.INFO}.get(verbosity, logging.DEBUG))
+
+
+def exempt_the_project() -> None:
+    """Keep the garbage collector from what the project has loaded: it lives as long as this process.
+
+    Each of the collector's full rounds would look at all of it again, a tenth of what empty jobs cost.
+    """
+    gc.freeze()
 
 
 class Process:

@@ -15,7 +15,7 @@ from multiprocessing.context import SpawnProcess
 import django
 
 from .options import Options
-from .process import WORN_OUT, Process, end, leave, log_to_stderr, signals
+from .process import WORN_OUT, Process, end, exempt_the_project, leave, log_to_stderr, signals
 
 logger = logging.getLogger("echomq_django.worker")
 
@@ -32,6 +32,7 @@ def child(options: Options) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     django.setup()
     log_to_stderr(options.verbosity)
+    exempt_the_project()
     process = Process(options)
     with signals(process.stop, again=lambda number: None, numbers=(signal.SIGTERM,)):
         code = process.run()

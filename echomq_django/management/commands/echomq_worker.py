@@ -14,7 +14,7 @@ from echomq_django import conf, keys
 from echomq_django.exceptions import EchoMQError
 from echomq_django.worker import reload
 from echomq_django.worker.options import Options
-from echomq_django.worker.process import Process, end, log_to_stderr, signals
+from echomq_django.worker.process import Process, end, exempt_the_project, log_to_stderr, signals
 from echomq_django.worker.running import can_run, served_queues
 from echomq_django.worker.supervisor import Supervisor
 
@@ -76,6 +76,7 @@ class Command(BaseCommand):
         if autoreload and not reload.is_child():
             sys.exit(reload.restart_for_ever())
         processes = given["processes"]
+        exempt_the_project()
         try:
             worker = Supervisor(options, processes) if processes > 1 else Process(options)
             with signals(worker.stop, again=worker.abort):
