@@ -23,7 +23,7 @@ from .tasks.api import (
     task_enqueued,
 )
 from .tasks.resolve import NotATask, resolve
-from .tasks.results import QUEUE_NAME_LIMIT, of_job, parse_result_id, ready
+from .tasks.results import check_name, of_job, parse_result_id, ready
 from .tasks.task import EchoMQTask
 
 OPTIONS = ("ALIAS",)
@@ -53,12 +53,8 @@ class EchoMQBackend(BaseTaskBackend):
             raise InvalidTask(
                 f"{task.module_path} is not at the top of a module, where workers look: take it out of its class."
             )
-        if len(task.queue_name) > QUEUE_NAME_LIMIT:
-            raise InvalidTask(
-                f"Queue '{task.queue_name}' has a name of more than {QUEUE_NAME_LIMIT} characters: the id of a result "
-                "carries it."
-            )
         try:
+            check_name(task.queue_name)
             keys.check_queue(task.queue_name)
         except InvalidQueueName as error:
             raise InvalidTask(str(error)) from None
@@ -203,12 +199,10 @@ class EchoMQBackend(BaseTaskBackend):
                 yield Error(f"{where}: {error}", hint="Name a server of ECHOMQ in OPTIONS['ALIAS'].", id="echomq.E013")
             return
         for queue in sorted(self.queues):
-            if len(queue) > QUEUE_NAME_LIMIT:
-                yield Error(
-                    f"{where}: queue {queue!r} has a name of more than {QUEUE_NAME_LIMIT} characters.",
-                    hint="Rename it: the id of a result carries it.",
-                    id="echomq.E014",
-                )
+            try:
+                check_name(queue)
+            except InvalidQueueName as error:
+                yield Error(f"{where}: {error}", hint="Rename it.", id="echomq.E014")
             if config.queue(queue).handler:
                 yield Error(
                     f"{where}: queue {queue!r} has a HANDLER in ECHOMQ[{self.using!r}].",
