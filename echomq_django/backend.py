@@ -126,31 +126,13 @@ class EchoMQBackend(BaseTaskBackend):
             )
         # A plain Task may be sent here with using(backend=…), and has none of these.
         attempts, timeout = getattr(task, "max_attempts", None), getattr(task, "timeout", None)
-        delay = getattr(task, "delay", None)
-        try:
-            own = resolve(task.module_path)
-        except NotATask as error:
-            raise InvalidTask(f"a worker finds something else at the path of this task: {error}.") from None
-        except Exception:
-            own = None
+        delay, own = getattr(task, "delay", None), _declared(task)
         if attempts is None and getattr(own, "max_attempts", None) is not None:
             attempts = config.max_attempts  # it was reset, and the worker would take that of the declaration
-        try:
-            body = envelope.encode(
-                task.module_path,
-                args,
-                kwargs,
-                backend=None if own and own.backend == self.alias else self.alias,
-                run_after=task.run_after,
-                timeout=None if getattr(own, "timeout", None) == timeout else timeout or 0,
-            )
-        except PayloadError as error:
-            # The first words are those of Django's own backends.
-            raise PayloadError(
-                f"Unsupported type or value: task {task.module_path} was not enqueued to queue {task.queue_name!r}: "
-                f"{error}."
-            ) from None
-        return body, {
+        # What the worker finds in the declaration is not said again.
+        backend = None if own and own.backend == self.alias else self.alias
+        timeout = None if getattr(own, "timeout", None) == timeout else timeout or 0
+        return _encoded(task, args, kwargs, backend=backend, timeout=timeout), {
             "delay": delay,
             "at": None if delay is not None else task.run_after,
             "priority": int(task.priority),
@@ -215,3 +197,34 @@ class EchoMQBackend(BaseTaskBackend):
                     hint="get_result() will not find tasks that succeeded; set RESULT_TTL in ECHOMQ.",
                     id="echomq.W011",
                 )
+
+
+def _declared(task: Task[Any, Any]) -> Task[Any, Any] | None:
+    """Give a task as its module declares it, which is what a worker finds; None when it cannot be imported here."""
+    try:
+        return resolve(task.module_path)
+    except NotATask as error:
+        raise InvalidTask(f"a worker finds something else at the path of this task: {error}.") from None
+    except Exception:
+        return None
+
+
+def _encoded(
+    task: Task[Any, Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    backend: str | None,
+    timeout: float | None,
+) -> bytes:
+    """Write the payload of a task's job; the error names the task and its queue."""
+    try:
+        return envelope.encode(
+            task.module_path, args, kwargs, backend=backend, run_after=task.run_after, timeout=timeout
+        )
+    except PayloadError as error:
+        # The first words are those of Django's own backends.
+        raise PayloadError(
+            f"Unsupported type or value: task {task.module_path} was not enqueued to queue {task.queue_name!r}: "
+            f"{error}."
+        ) from None
