@@ -20,7 +20,7 @@ from .async_pool import Pool
 from .call import Call, Command
 from .conf import AliasConfig
 from .exceptions import ServerUnavailable
-from .sending import Exchange, Forget, Pause, Step, attempting, settling, unavailable
+from .sending import Exchange, Forget, Pause, Step, attempting, insisting, unavailable
 from .steps import adrive
 
 T = TypeVar("T")
@@ -108,11 +108,11 @@ class AsyncClient:
 
     async def run(self, call: Call[T]) -> T:
         """Carry out a call and give its value; sent again for a while when it may be. Raises EchoMQError."""
-        return (await self.settle(call))[0]
+        return (await self.insist(call))[0]
 
-    async def settle(self, call: Call[T]) -> tuple[T, bool]:
+    async def insist(self, call: Call[T]) -> tuple[T, bool]:
         """Carry out a call as run does, and tell whether an earlier sending may have been carried out too."""
-        return await adrive(settling(call, self.config), self._do)
+        return await adrive(insisting(call, self.config), self._do)
 
 
 _clients: dict[tuple[asyncio.AbstractEventLoop, str], AsyncClient] = {}

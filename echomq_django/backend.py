@@ -23,7 +23,7 @@ from .tasks.api import (
     task_enqueued,
 )
 from .tasks.resolve import NotATask, resolve
-from .tasks.results import QUEUE_NAME_LIMIT, of_job, parse_result_id, ready
+from .tasks.results import check_name, of_job, parse_result_id, ready
 from .tasks.task import EchoMQTask
 
 OPTIONS = ("ALIAS",)
@@ -53,12 +53,8 @@ class EchoMQBackend(BaseTaskBackend):
             raise InvalidTask(
                 f"{task.module_path} is not at the top of a module, where workers look: take it out of its class."
             )
-        if len(task.queue_name) > QUEUE_NAME_LIMIT:
-            raise InvalidTask(
-                f"Queue '{task.queue_name}' has a name of more than {QUEUE_NAME_LIMIT} characters: the id of a result "
-                "carries it."
-            )
         try:
+            check_name(task.queue_name)
             keys.check_queue(task.queue_name)
         except InvalidQueueName as error:
             raise InvalidTask(str(error)) from None
@@ -130,31 +126,13 @@ class EchoMQBackend(BaseTaskBackend):
             )
         # A plain Task may be sent here with using(backend=…), and has none of these.
         attempts, timeout = getattr(task, "max_attempts", None), getattr(task, "timeout", None)
-        delay = getattr(task, "delay", None)
-        try:
-            own = resolve(task.module_path)
-        except NotATask as error:
-            raise InvalidTask(f"a worker finds something else at the path of this task: {error}.") from None
-        except Exception:
-            own = None
+        delay, own = getattr(task, "delay", None), _declared(task)
         if attempts is None and getattr(own, "max_attempts", None) is not None:
             attempts = config.max_attempts  # it was reset, and the worker would take that of the declaration
-        try:
-            body = envelope.encode(
-                task.module_path,
-                args,
-                kwargs,
-                backend=None if own and own.backend == self.alias else self.alias,
-                run_after=task.run_after,
-                timeout=None if getattr(own, "timeout", None) == timeout else timeout or 0,
-            )
-        except PayloadError as error:
-            # The first words are those of Django's own backends.
-            raise PayloadError(
-                f"Unsupported type or value: task {task.module_path} was not enqueued to queue {task.queue_name!r}: "
-                f"{error}."
-            ) from None
-        return body, {
+        # What the worker finds in the declaration is not said again.
+        backend = None if own and own.backend == self.alias else self.alias
+        timeout = None if getattr(own, "timeout", None) == timeout else timeout or 0
+        return _encoded(task, args, kwargs, backend=backend, timeout=timeout), {
             "delay": delay,
             "at": None if delay is not None else task.run_after,
             "priority": int(task.priority),
@@ -203,12 +181,10 @@ class EchoMQBackend(BaseTaskBackend):
                 yield Error(f"{where}: {error}", hint="Name a server of ECHOMQ in OPTIONS['ALIAS'].", id="echomq.E013")
             return
         for queue in sorted(self.queues):
-            if len(queue) > QUEUE_NAME_LIMIT:
-                yield Error(
-                    f"{where}: queue {queue!r} has a name of more than {QUEUE_NAME_LIMIT} characters.",
-                    hint="Rename it: the id of a result carries it.",
-                    id="echomq.E014",
-                )
+            try:
+                check_name(queue)
+            except InvalidQueueName as error:
+                yield Error(f"{where}: {error}", hint="Rename it.", id="echomq.E014")
             if config.queue(queue).handler:
                 yield Error(
                     f"{where}: queue {queue!r} has a HANDLER in ECHOMQ[{self.using!r}].",
@@ -221,3 +197,34 @@ class EchoMQBackend(BaseTaskBackend):
                     hint="get_result() will not find tasks that succeeded; set RESULT_TTL in ECHOMQ.",
                     id="echomq.W011",
                 )
+
+
+def _declared(task: Task[Any, Any]) -> Task[Any, Any] | None:
+    """Give a task as its module declares it, which is what a worker finds; None when it cannot be imported here."""
+    try:
+        return resolve(task.module_path)
+    except NotATask as error:
+        raise InvalidTask(f"a worker finds something else at the path of this task: {error}.") from None
+    except Exception:
+        return None
+
+
+def _encoded(
+    task: Task[Any, Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    backend: str | None,
+    timeout: float | None,
+) -> bytes:
+    """Write the payload of a task's job; the error names the task and its queue."""
+    try:
+        return envelope.encode(
+            task.module_path, args, kwargs, backend=backend, run_after=task.run_after, timeout=timeout
+        )
+    except PayloadError as error:
+        # The first words are those of Django's own backends.
+        raise PayloadError(
+            f"Unsupported type or value: task {task.module_path} was not enqueued to queue {task.queue_name!r}: "
+            f"{error}."
+        ) from None

@@ -202,7 +202,7 @@ def _queue_problems(where: str, queue: Any, given: Any) -> Iterator[Problem]:
 _TIMES = {"LEASE": 0.1, "BACKOFF_BASE": 0.0, "BACKOFF_CAP": 0.0, "RESULT_TTL": 0.0, "DEAD_TTL": 1.0}
 # Each crash has its delay in every call of reap, hence the low limit.
 _NUMBERS = {
-    "MAX_ATTEMPTS": (1, 10**9),
+    "MAX_ATTEMPTS": (1, retries.ATTEMPTS_MAX),
     "MAX_CRASHES": (1, 100),
     "KEEP_COMPLETED": (0, 100_000),
     "DEAD_MAX": (0, 10**9),

@@ -23,7 +23,7 @@ from .call import Call, Command
 from .conf import AliasConfig
 from .exceptions import ServerUnavailable
 from .fence import checking
-from .sending import Exchange, Forget, Pause, Step, attempting, settling, unavailable
+from .sending import Exchange, Forget, Pause, Step, attempting, insisting, unavailable
 from .steps import drive
 
 T = TypeVar("T")
@@ -132,11 +132,11 @@ class Client:
 
     def run(self, call: Call[T]) -> T:
         """Carry out a call and give its value; sent again for a while when it may be. Raises EchoMQError."""
-        return self.settle(call)[0]
+        return self.insist(call)[0]
 
-    def settle(self, call: Call[T]) -> tuple[T, bool]:
+    def insist(self, call: Call[T]) -> tuple[T, bool]:
         """Carry out a call as run does, and tell whether an earlier sending may have been carried out too."""
-        return drive(settling(call, self.config, _resend_for.get()), self._do)
+        return drive(insisting(call, self.config, _resend_for.get()), self._do)
 
 
 def _ask(connection: Connection, command: Command) -> Any:

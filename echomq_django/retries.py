@@ -11,6 +11,14 @@ KINDS = (EXPONENTIAL, FIXED)
 DEFER_FLOOR, DEFER_CAP = 5.0, 60.0
 DEFER_LIMIT = 86_400.0
 
+ATTEMPTS_MAX = 10**9
+"""The most attempts that a job can be given."""
+
+
+def is_number_of_attempts(value: object) -> bool:
+    """Say whether a value can be the maximum of a job's attempts."""
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= ATTEMPTS_MAX
+
 
 def backoff(attempt: int, *, base: float, cap: float, kind: str = EXPONENTIAL) -> float:
     """Give the longest delay, in seconds, after the failure of an attempt (the first is 1)."""

@@ -96,7 +96,7 @@ def _loading(command: Command) -> Steps[Any]:
     return reply
 
 
-def settling(call: Call[T], config: AliasConfig, resend_for: float | None = None) -> Steps[tuple[T, bool]]:
+def insisting(call: Call[T], config: AliasConfig, resend_for: float | None = None) -> Steps[tuple[T, bool]]:
     """Carry out a call, again for a while when it may be; its value, and whether an earlier sending may count too."""
     deadline = time.monotonic() + (RESEND_FOR if resend_for is None else resend_for)
     pause = 0.01

@@ -107,11 +107,11 @@ def test_a_dry_run_counts_and_moves_nothing(client: redis.Redis, form: str) -> N
     said = called("--dry-run", "--format", form)
     assert dump(client) == before
     if form == "text":
-        assert said.splitlines() == ["default: expired 4, due 0", "mail: expired 0, due 5"]
+        assert said.splitlines() == ["default: lapsed 4, due 0", "mail: lapsed 0, due 5"]
     else:
         assert json.loads(said) == [
-            {"queue": "default", "expired": 4, "due": 0},
-            {"queue": "mail", "expired": 0, "due": 5},
+            {"queue": "default", "lapsed": 4, "due": 0},
+            {"queue": "mail", "lapsed": 0, "due": 5},
         ]
 
 

@@ -135,7 +135,7 @@ def test_a_sweep_without_reaping_leaves_what_lapsed(bench: Bench, client: redis.
     lapsed(client, 1)
     due(client, 1)
     assert sweep("default", reap=False) == swept(promoted=1)
-    assert jobs.lapsed("default").expired == 1
+    assert jobs.lapsed("default").lapsed == 1
 
 
 def test_the_dead_are_forgotten_after_their_time(bench: Bench, client: redis.Redis) -> None:
@@ -213,7 +213,7 @@ def test_a_reaper_that_was_stopped_before_sweeps_nothing(bench: Bench, client: r
     stopped = threading.Event()
     stopped.set()
     Reaper(lambda: ["default"], interval=0.0).run(stopped)
-    assert jobs.lapsed("default").expired == 1
+    assert jobs.lapsed("default").lapsed == 1
 
 
 def test_a_reaper_looks_often_enough_for_the_shortest_lease(bench: Bench) -> None:

@@ -7,6 +7,12 @@ import pytest
 from echomq_django import retries
 
 
+@pytest.mark.parametrize(("value", "is_one"), [(1, True), (10**9, True), (0, False), (10**9 + 1, False), (-1, False),
+    (True, False), (1.0, False), ("3", False), (None, False)])  # fmt: skip
+def test_a_number_of_attempts_is_a_whole_one_from_1_to_a_thousand_millions(value: object, is_one: bool) -> None:
+    assert retries.is_number_of_attempts(value) is is_one
+
+
 @pytest.mark.parametrize(("attempt", "delay"), [(1, 1), (2, 2), (3, 4), (4, 8), (10, 512), (12, 2048), (13, 3600)])
 def test_delays_double_up_to_the_cap(attempt: int, delay: float) -> None:
     assert retries.backoff(attempt, base=1, cap=3600) == delay

@@ -339,10 +339,10 @@ def test_completed_ids_are_listed_the_latest_first_and_no_more_of_them_than_are_
     assert held(client) == {"recent": [C], kept(B): finished(client), **completed(3)}
 
 
-def test_a_list_of_none_is_not_written(client: redis.Redis) -> None:
+def test_with_a_list_of_none_an_old_one_goes_with_the_next_job(client: redis.Redis) -> None:
     seed(client, {**world_with("active"), "recent": [D, E]})
     assert complete(client, own(A), recent=0) == ["ok"]
-    assert held(client) == {"recent": [D, E], **completed(1)}
+    assert held(client) == completed(1)
 
 
 def test_a_kept_child_tells_its_parent(client: redis.Redis) -> None:

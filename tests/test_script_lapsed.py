@@ -14,10 +14,10 @@ def lapsed(client: redis.Redis) -> Lapsed:
 def test_what_is_overdue_is_counted_and_nothing_is_changed(client: redis.Redis) -> None:
     world = {"active": [(A, PAST), (B, FUTURE)], "schedule": [(C, 0), (D, PAST), (E, FUTURE)]}
     seed(client, world)
-    assert lapsed(client) == Lapsed(expired=1, due=2)
+    assert lapsed(client) == Lapsed(lapsed=1, due=2)
     assert held(client) == world
 
 
 def test_nothing_is_overdue_in_an_empty_queue(client: redis.Redis) -> None:
-    assert lapsed(client) == Lapsed(expired=0, due=0)
+    assert lapsed(client) == Lapsed(lapsed=0, due=0)
     assert held(client) == {}

@@ -281,6 +281,6 @@ def test_a_full_server_answers_those_who_only_look(client: redis.Redis, fill: Ca
     for name in ("recover", "lapsed"):
         client.script_load(_source(name))
     fill()
-    assert run(client, looks.lapsed(K)) == looks.Lapsed(expired=0, due=0)
+    assert run(client, looks.lapsed(K)) == looks.Lapsed(lapsed=0, due=0)
     [found] = run(client, transitions.recover(K, owner=OWNER, lease_ms=LEASE))[1]
     assert (found.queue, found.id) == (QUEUE, A)

@@ -282,7 +282,7 @@ def test_a_held_job_survives_many_leases(bench: Bench, heartbeat: Any, client: r
     first = float(client.zscore(DEFAULT.active, job.id))
     beating.start()
     until(lambda: float(client.zscore(DEFAULT.active, job.id)) > first + 1_000)
-    assert shared_client().run(looks.lapsed(DEFAULT)).expired == 0
+    assert shared_client().run(looks.lapsed(DEFAULT)).lapsed == 0
 
 
 @pytest.mark.parametrize("broken", [0, 1])

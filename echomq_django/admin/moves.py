@@ -50,7 +50,7 @@ class Move:
             raise NotMoved(self.refusal(word, job.id))
 
     def from_place(self, queue: str, job_ids: Sequence[str], place: Location | None, using: str) -> list[str]:
-        """Move jobs that were seen in a place, and spare those that have left it; a script's word for each."""
+        """Move jobs that were seen in a place, but none that has left it; a script's word for each."""
         # A move that knows one place only looks there by itself.
         where = {"location": place} if len(self.places) > 1 else {}
         return self.many(queue, job_ids, **where, using=using)

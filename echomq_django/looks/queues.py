@@ -36,7 +36,7 @@ class Counts:
 class Lapsed:
     """Hold how many leases have run out, and how many scheduled jobs are due."""
 
-    expired: int
+    lapsed: int
     due: int
 
 

@@ -23,7 +23,7 @@
 -- KEYS[14] result_root  root  of what is kept of completed jobs
 -- KEYS[15] recent    list  ids of completed jobs, the latest first
 -- KEYS[16] minute_root  root  of the counts of a minute
--- ARGV[1] keep       how many ids recent holds; 0 writes none
+-- ARGV[1] keep       how many ids recent holds; with 0 there is no such list
 -- ARGV[2..] claims (id, token, owner, ttl, result)  each claim; ttl in ms, or 0; result a text, or "" for none
 --
 -- Returns a word for each claim, in order: "ok"; "lost" when another claim holds the job; "gone" when nobody does.
@@ -31,8 +31,7 @@
 local active, pending, schedule, dead, completed, wake = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local job_root, lane_root, ring, paused, glimit, gactive = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[12]
 local outbox, result_root, recent, minute_root = KEYS[13], KEYS[14], KEYS[15], KEYS[16]
-local keep = ARGV[1]
-local claims = groups(2, 5)
+local keep, claims = ARGV[1], groups(2, 5)
 
 demand("zset", active, schedule, dead)
 demand("hash", completed)
@@ -97,6 +96,8 @@ tick(minute, "completed", #ids)
 if most_recent > 0 then
     redis.call("LPUSH", recent, unpack(ids))
     redis.call("LTRIM", recent, 0, most_recent - 1)
+else
+    redis.call("DEL", recent) -- of a time when it was kept
 end
 for _, job in ipairs(grouped) do
     local id, group, was_active = job[1], job[2], job[3]

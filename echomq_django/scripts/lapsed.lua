@@ -12,6 +12,6 @@
 local active, schedule = KEYS[1], KEYS[2]
 
 local now = clock()
-local expired = redis.call("ZCOUNT", active, "-inf", now)
-local overdue = redis.call("ZCOUNT", schedule, "-inf", now)
-return { expired, overdue }
+local lapsed = redis.call("ZCOUNT", active, "-inf", now)
+local due = redis.call("ZCOUNT", schedule, "-inf", now)
+return { lapsed, due }

@@ -2,7 +2,7 @@
 -- remove: pending | schedule | dead -> gone
 --
 -- Delete jobs that nobody is running. An active job is left alone: its worker could not be told. Whoever has seen the
--- jobs in one place names it: those that have left it meanwhile are spared.
+-- jobs in one place names it: those that have left it meanwhile are left alone.
 --
 -- Needs: prelude
 -- KEYS[1] pending    zset  id -> -priority
@@ -17,11 +17,11 @@
 -- KEYS[10] glimit    hash  lane -> most in flight
 -- KEYS[11] gactive   hash  lane -> in flight
 -- ARGV[1] place      where to take them from: "pending", lanes included, "schedule" or "dead"; "" for any of these
--- ARGV[2] before     spare jobs whose time on the schedule or of death is later than this, unix ms; or "+inf"
+-- ARGV[2] before     leave alone jobs whose time there, run-at or of death, is later, unix ms; or "+inf"
 -- ARGV[3..] ids (id)  each job
 --
--- Returns a word for each id, in order: "ok"; "elsewhere" when it is not there: it was spared, is active, or waits
--- for its children; "gone".
+-- Returns a word for each id, in order: "ok"; "elsewhere" when it was left alone, is active, or waits for its
+-- children; "gone".
 
 local pending, active, schedule, dead, wake, job_root = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local lane_root, ring, paused, glimit, gactive = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]

@@ -14,7 +14,7 @@
 -- KEYS[8] paused      set   lanes that are paused
 -- KEYS[9] glimit      hash  lane -> most in flight
 -- KEYS[10] gactive    hash  lane -> in flight
--- ARGV[1] before      spare jobs that died later than this, unix ms; or "+inf"
+-- ARGV[1] before      leave alone jobs that died later than this, unix ms; or "+inf"
 -- ARGV[2..] ids (id)  each job
 --
 -- Returns a word for each id, in order: "ok"; "elsewhere" when it is not among those dead; "gone"; "unsound" when

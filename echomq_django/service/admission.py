@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from django.db import transaction
@@ -126,15 +127,16 @@ def enqueue_on_commit(
     keys.of(queue), conf.alias(using)  # what is wrong with these is better said now than from the commit
     body = admitting.encoded(queue, payload)
     job_id = ids.mint()
-
-    def store() -> None:
-        try:
-            done = drive(admitting.one(queue, body, job_id, options, using), connection.client(using).run)
-        except EchoMQError as error:
-            error.add_note(f"Job {job_id} of queue {queue!r} was promised before the commit. Payload: {body[:1000]!r}")
-            raise
-        if done.status == DUPLICATE:
-            raise EchoMQError(f"job {job_id} of queue {queue!r}: another process minted this id; enqueue it again.")
-
-    transaction.on_commit(store, using=database)
+    transaction.on_commit(partial(_store_promised, queue, body, job_id, options, using), using=database)
     return job_id
+
+
+def _store_promised(queue: str, body: bytes, job_id: str, options: dict[str, Any], using: str) -> None:
+    """Store a job whose id was given away before the commit."""
+    try:
+        done = drive(admitting.one(queue, body, job_id, options, using), connection.client(using).run)
+    except EchoMQError as error:
+        error.add_note(f"Job {job_id} of queue {queue!r} was promised before the commit. Payload: {body[:1000]!r}")
+        raise
+    if done.status == DUPLICATE:
+        raise EchoMQError(f"job {job_id} of queue {queue!r}: another process minted this id; enqueue it again.")

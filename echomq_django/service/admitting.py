@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeAlias, TypeVar
 
-from echomq_django import conf, ids, keys, transitions
+from echomq_django import conf, ids, keys, retries, transitions
 from echomq_django.call import Call
 from echomq_django.conf import AliasConfig
 from echomq_django.exceptions import EchoMQError, PayloadError
@@ -71,9 +71,7 @@ def checked(
         raise ValueError("give a delay or a time, not both")
     if isinstance(priority, bool) or not isinstance(priority, int) or not -100 <= priority <= 100:
         raise ValueError(f"priority is {priority!r}: use a whole number from -100 to 100; higher runs sooner")
-    if max_attempts is not None and (
-        isinstance(max_attempts, bool) or not isinstance(max_attempts, int) or not 1 <= max_attempts <= 10**9
-    ):
+    if max_attempts is not None and not retries.is_number_of_attempts(max_attempts):
         raise ValueError(f"max_attempts is {max_attempts!r}: use a whole number from 1")
     if not isinstance(name, str) or len(name) > 500:
         raise ValueError("name is not a text of at most 500 characters: use the dotted path of what runs the job")

@@ -60,7 +60,7 @@ def complete(claim: Claim, result: Any = None, *, using: str = conf.DEFAULT_ALIA
         results=[(ttl_ms, text if ttl_ms else "")],
         recent=config.keep_completed,
     )
-    [word], sent_before = connection.client(using).settle(call)
+    [word], sent_before = connection.client(using).insist(call)
     if word == "gone" and sent_before:
         return  # the first sending did it, only its reply was lost
     _accept(word, claim)
@@ -80,26 +80,31 @@ def retry(
     """
     config = conf.alias(using).queue(claim.queue)
     wait_ms = config.backoff_ms(claim.attempt) if delay is None else times.delay_ms(delay)
-    if isinstance(error, str):
-        kind, reason, trace = "error", failure.printable(error)[: failure.MESSAGE_LIMIT], ""
-    else:
-        kind, reason, trace = failure.kind(error), failure.message(error), failure.trace(error)
-    entry = ErrorRecord(kind, reason, trace, claim.attempt, claim.worker, 0, 0)
+    failed = _failed(claim, error)
     call = transitions.retry(
         keys.of(claim.queue),
         claim,
         delay_ms=wait_ms,
         maximum=max_attempts or claim.max_attempts or config.max_attempts,
-        reason=reason,
-        entry=entry.dump(),
+        reason=failed.message,
+        entry=failed.dump(),
     )
-    word, sent_before = connection.client(using).settle(call)
+    word, sent_before = connection.client(using).insist(call)
     if sent_before and word in ("lost", "gone"):
         found = reading.location(claim.queue, claim.id, using=using)
         if found in (Location.SCHEDULE, Location.DEAD):
             return found
     _accept(word, claim)
     return Location.DEAD if word == "dead" else Location.SCHEDULE
+
+
+def _failed(claim: Claim, error: BaseException | str) -> ErrorRecord:
+    """Describe a failed attempt by its exception, or in the caller's words."""
+    if isinstance(error, str):
+        kind, message, trace = "error", failure.printable(error)[: failure.MESSAGE_LIMIT], ""
+    else:
+        kind, message, trace = failure.kind(error), failure.message(error), failure.trace(error)
+    return ErrorRecord(kind, message, trace, claim.attempt, claim.worker, 0, 0)
 
 
 def extend(claim: Claim, lease: Seconds | None = None, *, using: str = conf.DEFAULT_ALIAS) -> None:
@@ -111,7 +116,7 @@ def extend(claim: Claim, lease: Seconds | None = None, *, using: str = conf.DEFA
 
 def release(claim: Claim, *, using: str = conf.DEFAULT_ALIAS) -> None:
     """Give a job back that was not run, at no cost; LeaseLost when this claim no longer holds it."""
-    [word], sent_before = connection.client(using).settle(transitions.release(keys.of(claim.queue), [claim]))
+    [word], sent_before = connection.client(using).insist(transitions.release(keys.of(claim.queue), [claim]))
     if not sent_before:
         _accept(word, claim)
 

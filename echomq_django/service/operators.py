@@ -65,7 +65,7 @@ def advance(queue: str, id: str, *, using: str = conf.DEFAULT_ALIAS) -> None:
 def requeue_many(
     queue: str, job_ids: Sequence[str], *, before: datetime | None = None, using: str = conf.DEFAULT_ALIAS
 ) -> list[str]:
-    """Requeue named jobs; a word for each: ok, elsewhere, gone, unsound. Those that died after `before` are spared."""
+    """Requeue named jobs; a word for each: ok, elsewhere, gone, unsound. Those that died after `before` stay."""
     before_ms = None if before is None else times.at_ms(before)
     return _in_chunks(job_ids, lambda chunk: transitions.requeue(keys.of(queue), chunk, before_ms=before_ms), using)
 
@@ -114,7 +114,7 @@ def requeue_all(
     seconds: float | None = None,
     using: str = conf.DEFAULT_ALIAS,
 ) -> Moved:
-    """Requeue the dead, the oldest first, up to a `limit`; those that died after `before` (default: now) are spared.
+    """Requeue the dead, the oldest first, up to a `limit`; those that died after `before` (default: now) stay.
 
     After that many `seconds` no more are moved than the 500 at hand: call again for the others.
     """

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from echomq_django import envelope, keys, payload
 from echomq_django.envelope import Envelope
-from echomq_django.exceptions import WorkerLost
+from echomq_django.exceptions import InvalidQueueName, WorkerLost
 from echomq_django.ids import check_job
 from echomq_django.job import Claim, ErrorRecord, Job, minted_ms
 
@@ -33,6 +33,14 @@ _STATUS = {
     "dead": TaskResultStatus.FAILED,
     "completed": TaskResultStatus.SUCCESSFUL,
 }
+
+
+def check_name(queue: str) -> None:
+    """Refuse a queue whose name fits into no result's id; InvalidQueueName."""
+    if len(queue) > QUEUE_NAME_LIMIT:
+        raise InvalidQueueName(
+            f"queue {queue!r} has a name of more than {QUEUE_NAME_LIMIT} characters: the id of a result carries it."
+        )
 
 
 def result_id(queue: str, job_id: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any, overload
 
 from django.utils import timezone
 
+from echomq_django import retries
 from echomq_django.envelope import LONGEST_TIMEOUT
 
 from .api import InvalidTask, Task, TaskResult
@@ -41,9 +42,7 @@ class EchoMQTask(Task):  # type: ignore[type-arg]
 
     def __post_init__(self) -> None:
         attempts, timeout = self.max_attempts, self.timeout
-        if attempts is not None and (
-            isinstance(attempts, bool) or not isinstance(attempts, int) or not 1 <= attempts <= 10**9
-        ):
+        if attempts is not None and not retries.is_number_of_attempts(attempts):
             raise InvalidTask(f"max_attempts of {self.func.__name__} is {attempts!r}: use a whole number from 1.")
         if timeout is not None and (
             isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout <= LONGEST_TIMEOUT

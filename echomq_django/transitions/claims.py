@@ -114,7 +114,7 @@ def complete(
     """Retire finished jobs; a word for each: ok, lost, gone.
 
     `results` has for each claim how long its job is kept, ms, and its result, a text; without it none is kept.
-    `recent` is how many ids the list of completed jobs holds.
+    `recent` is how many ids the list of completed jobs holds; 0 takes the list away.
     """
     kept = [(0, "")] * len(claims) if results is None else results
     return Call(
