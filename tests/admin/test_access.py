@@ -15,7 +15,7 @@ from echomq_django import jobs
 from echomq_django.models import Job, Queue, Worker
 from tests.admin import filling, scene
 from tests.admin.reading import Page
-from tests.server import dump
+from tests.admin.stored import dump
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ from echomq_django.admin import jobs as job_pages
 from echomq_django.exceptions import ServerUnavailable
 from tests.admin import filling
 from tests.admin.reading import Page, sent
-from tests.server import dump
+from tests.admin.stored import dump
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,7 @@ from echomq_django import jobs
 from echomq_django.admin.moves import ADVANCE, REMOVE, REQUEUE, Move, NotMoved
 from tests.admin import filling
 from tests.admin.reading import Page, sent
-from tests.server import dump
+from tests.admin.stored import dump
 
 pytestmark = pytest.mark.slow
 
