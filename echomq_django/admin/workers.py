@@ -18,7 +18,7 @@ from echomq_django.job import Job, Location
 
 from .base import ServerAdmin, WholeList, number, whole
 from .overview import served
-from .page import worker_of
+from .outlook import worker_of
 from .showing import NOTHING, lasting, told, visible
 
 WINDOW = 500

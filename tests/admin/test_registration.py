@@ -19,7 +19,7 @@ from django.utils import translation
 import echomq_django
 from echomq_django import jobs
 from echomq_django.admin import register
-from echomq_django.admin.page import worker_of
+from echomq_django.admin.outlook import worker_of
 from echomq_django.models import Job, Queue, Worker
 from tests.admin import filling, scene
 from tests.admin.reading import Page, sent
