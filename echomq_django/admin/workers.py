@@ -17,8 +17,8 @@ from echomq_django import models as shapes
 from echomq_django.job import Job, Location
 
 from .base import ServerAdmin, WholeList, number, whole
-from .overview import served
 from .outlook import worker_of
+from .overview import served
 from .showing import NOTHING, lasting, told, visible
 
 WINDOW = 500

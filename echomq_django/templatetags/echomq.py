@@ -1,4 +1,4 @@
-"""What the templates of the admin ask for: the overview, on any admin site's index of this app, and our words in Django's.
+"""What the templates of the admin ask for: the overview on any site's index of this app, our words in Django's pages.
 
 Every project's template engine imports this module, also where there is no admin: it imports nothing of ours there.
 """

@@ -97,7 +97,10 @@ def test_an_attempt_is_told_once_and_what_is_not_known_of_it_is_left_out(boss: C
 @pytest.mark.parametrize(
     ("record", "words"),
     [
-        ({"error": "a.b.E", "message": "E: x", "started_at": 1_000, "finished_at": 4_000}, "· after 3 seconds a.b.E: x"),
+        (
+            {"error": "a.b.E", "message": "E: x", "started_at": 1_000, "finished_at": 4_000},
+            "· after 3 seconds a.b.E: x",
+        ),
         ({"error": "a.b.E", "message": "E: x", "started_at": 1_000}, "· started "),
         ({"error": "a.b.E", "message": "x", "finished_at": 1_000}, ") a.b.E: x"),
         ({"error": "a.b.E", "message": "Etwas"}, "a.b.E: Etwas"),
