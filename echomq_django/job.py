@@ -12,6 +12,9 @@ from typing import Any
 from . import ids, payload
 from .exceptions import InvalidId
 
+CRASHED = "crashed"
+"""What an error record says, in place of a class, of an attempt whose lease was lost."""
+
 _NUMBER = re.compile(rb"-?[0-9]{1,15}")
 
 

@@ -47,6 +47,7 @@ from .service.reading import (
     oldest_pending_age,
     queues,
     recent,
+    stray,
     workers,
 )
 from .transitions import Reaped
@@ -112,5 +113,6 @@ __all__ = [
     "retry",
     "revise",
     "rows",
+    "stray",
     "workers",
 ]

@@ -7,7 +7,7 @@ import pytest
 import redis
 
 from echomq_django import ids, jobs, keys, looks
-from echomq_django.exceptions import EchoMQError, InvalidQueueName
+from echomq_django.exceptions import EchoMQError, InvalidId, InvalidQueueName
 from echomq_django.job import LARGE_FIELDS, ROW_FIELDS, Location
 from echomq_django.jobs import Census, Span
 from tests.server import dump
@@ -278,3 +278,33 @@ def test_a_place_of_a_wrong_type_is_an_error_of_ours(client: redis.Redis, name: 
     client.set(MAIL.dead, "a string")
     with pytest.raises(EchoMQError, match="WRONGTYPE"):
         CALLS[name]()
+
+
+@pytest.mark.parametrize("place", Location)
+@pytest.mark.parametrize("row", ["missing", "no hash", "sound"])
+def test_an_id_is_told_by_its_place_its_time_and_its_errors_whatever_its_row_is(
+    client: redis.Redis, place: Location, row: str
+) -> None:
+    place_jobs(client, place, {A: 1000, B: 2000})
+    client.rpush(MAIL.errors(A), '{"error": "a.b.E", "message": "E: no", "attempt": 1}')
+    if row != "sound":
+        client.delete(MAIL.row(A))
+    if row == "no hash":
+        client.rpush(MAIL.row(A), "what")
+    jobs.counts("mail")  # a first call leaves the wire's version
+    before = dump(client)
+    found = jobs.stray("mail", A)
+    assert found is not None
+    assert (found.id, found.queue, found.location) == (A, "mail", place)
+    assert found.time == (None if place is Location.PENDING else 1000)
+    assert [record.message for record in found.errors] == ["E: no"]
+    assert (found.state, found.payload, found.attempts) == ("", b"", 0)
+    assert dump(client) == before
+
+
+def test_an_id_that_lies_in_no_place_is_none_and_what_is_no_id_is_refused(client: redis.Redis) -> None:
+    assert jobs.stray("mail", A) is None
+    client.hset(MAIL.row(A), "state", "completed")
+    assert jobs.stray("mail", A) is None
+    with pytest.raises(InvalidId):
+        jobs.stray("mail", "x")

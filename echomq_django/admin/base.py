@@ -174,7 +174,13 @@ class ServerAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # Django's own c
         return TemplateResponse(
             request,
             template,
-            {**self.admin_site.each_context(request), "opts": self.opts, "media": self.media, **context},
+            {
+                **self.admin_site.each_context(request),
+                "opts": self.opts,
+                "media": self.media,
+                "object": None,
+                **context,
+            },
             status=status,
         )
 

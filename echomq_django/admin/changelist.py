@@ -11,7 +11,8 @@ from django.core.paginator import Paginator
 from django.http import HttpRequest
 from django.urls import NoReverseMatch
 
-from echomq_django.job import Job
+from echomq_django.exceptions import InvalidId
+from echomq_django.ids import check_job
 from echomq_django.jobs import Span
 
 from .arguments import redaction
@@ -73,9 +74,11 @@ class JobList(ChangeList):
         return super().get_query_string(new_params, [*(remove or ()), *(() if stays else (SKIP_VAR,))])
 
     def url_for_result(self, result: Any) -> str:
-        """Give the way to a job; a listed id without a row has no page, and no link."""
-        if is_hollow(result.job):
-            raise NoReverseMatch
+        """Give the way to a job; what lies in a place and is no id has no page, and no link."""
+        try:
+            check_job(result.job.id)
+        except InvalidId as error:
+            raise NoReverseMatch from error
         return super().url_for_result(result)
 
     # What the template tells.
@@ -94,11 +97,6 @@ class JobList(ChangeList):
             return None
         older = self.get_query_string({SKIP_VAR: listing.found.rank}) if listing.looked < listing.total else ""
         return {"looked": number(listing.looked), "total": number(listing.total), "older": older}
-
-
-def is_hollow(job: Job) -> bool:
-    """Say whether a job is an id in a place, and nothing else."""
-    return job == Job.load(job.queue, job.id, {}, job.location, None if job.time is None else float(job.time))
 
 
 def _span(remaining: dict[str, Any]) -> Span:

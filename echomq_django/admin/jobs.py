@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import admin, messages
-from django.contrib.admin.utils import quote, unquote
+from django.contrib.admin.templatetags.admin_urls import add_preserved_filters
+from django.contrib.admin.utils import unquote
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path
-from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 
 from echomq_django import jobs
@@ -19,21 +19,16 @@ from echomq_django.exceptions import InvalidId, InvalidQueueName, JobGone, Wrong
 from echomq_django.ids import check_job
 from echomq_django.job import Location
 
-from . import many
+from . import columns, hollow, many, one
 from .arguments import Arguments, redaction
 from .base import ServerAdmin, guarded
-from .changelist import PARAMETERS, JobList, is_hollow
+from .changelist import PARAMETERS, JobList
 from .editing import JobForm
 from .filters import ErrorFilter, PlaceFilter, QueueFilter, TaskFilter, asked
 from .listing import shaped
 from .moves import ADVANCE, REMOVABLE, REMOVE, REQUEUE, Move, NotMoved, place_of
-from .page import JobPage, worker_of
-from .showing import NOTHING, TIME_WORDS, told_place, told_shortly, visible, when
+from .page import JobPage
 
-ERROR_LIMIT = 80
-"""Characters of an error that a list shows."""
-
-BUTTONS = {"requeue": REQUEUE, "advance": ADVANCE}
 ACTIONS = {"requeue_selected": REQUEUE, "advance_selected": ADVANCE, "remove_selected": REMOVE}
 
 
@@ -43,51 +38,18 @@ class JobAdmin(ServerAdmin):
     form = JobForm
     change_list_template = "admin/echomq/job/change_list.html"
     change_form_template = "admin/echomq/job/change_form.html"
-    delete_confirmation_template = "admin/echomq/job/delete_confirmation.html"
+    delete_confirmation_template = one.CONFIRM
     # What matters first: in a window that is not wide the last ones are out of sight.
-    list_display = ("short_id", "task", "remark", "time", "attempts", "queue", "place")
-    list_display_links = ("short_id",)
+    list_display = (
+        columns.short_id, columns.task, columns.remark, columns.time, columns.attempts, "queue", columns.place
+    )  # fmt: skip
+    list_display_links = (columns.short_id,)
     list_filter = (PlaceFilter, QueueFilter, TaskFilter, ErrorFilter)
     list_per_page = 50
     search_fields = ("key",)
     search_help_text = _("An ID finds its job at once; any other text is looked for in the first jobs of the place.")
     date_hierarchy = "at"
     actions = tuple(ACTIONS)
-
-    # The columns.
-
-    @admin.display(description=_("ID"))
-    def short_id(self, shape: shapes.Job) -> str:
-        """Show the id: it is short enough to be shown whole."""
-        return shape.job_id
-
-    @admin.display(description=_("task"))
-    def task(self, shape: shapes.Job) -> str:
-        """Show the name that the producer gave the job; a question mark when nothing but the id is left of it."""
-        return "?" if is_hollow(shape.job) else shape.name or NOTHING
-
-    @admin.display(description=_("place"))
-    def place(self, shape: shapes.Job) -> str:
-        """Show the place."""
-        return told_place(shape.job)
-
-    @admin.display(description=_("attempts"))
-    def attempts(self, shape: shapes.Job) -> str:
-        """Show how many attempts were made, and of how many where the row says so."""
-        job = shape.job
-        return f"{job.attempt}/{job.max_attempts}" if job.max_attempts else str(job.attempt)
-
-    @admin.display(description=_("time"))
-    def time(self, shape: shapes.Job) -> str:
-        """Show the time that matters in the place."""
-        words = TIME_WORDS[shape.job.location] if shape.job.location else _("finished")
-        return format_html("{} {}", words, told_shortly(when(shape.job)))
-
-    @admin.display(description=_("error or worker"))
-    def remark(self, shape: shapes.Job) -> str:
-        """Show who runs the job, or what went wrong."""
-        text = worker_of(shape.job) if shape.job.location is Location.ACTIVE else shape.job.last_error
-        return visible(text if len(text) <= ERROR_LIMIT else f"{text[: ERROR_LIMIT - 1]}…") or NOTHING
 
     # What may be done.
 
@@ -152,9 +114,12 @@ class JobAdmin(ServerAdmin):
         if queue not in asked(request, self).names:
             return None
         try:
-            shape = shaped(jobs.get(queue, check_job(job_id), using=self.using))
-        except (InvalidId, InvalidQueueName, JobGone):
+            job = hollow.read(queue, check_job(job_id), self.using)
+        except (InvalidId, InvalidQueueName):
             return None
+        if job is None:
+            return None
+        shape = shaped(job)
         contents = self._contents(shape)
         shape.arguments = contents.value if contents.is_editable else None
         return shape
@@ -190,68 +155,42 @@ class JobAdmin(ServerAdmin):
 
     def about(self, request: HttpRequest, obj: Any) -> dict[str, Any]:
         """Show what is known of a job, and what may be done with it."""
-        sees = self.may(request, "view_job_payload")
+        job = obj.job
+        alike = self.url("job_changelist", location="dead", queue=job.queue, error=job.error_head)
         return {
-            "buttons": self._buttons(request, obj),
-            "shown": JobPage(obj.job, self._contents(obj), self.using, sees),
-            "show_delete": obj.job.location in REMOVABLE,
+            "buttons": one.buttons(self, request, obj),
+            "shown": JobPage(job, self._contents(obj), self.using, self.may(request, "view_job_payload"), alike),
+            "show_delete": job.location in REMOVABLE,
             "show_save_and_continue": False,
         }
-
-    def _buttons(self, request: HttpRequest, shape: shapes.Job) -> list[dict[str, Any]]:
-        buttons = [
-            {"url": self.url(f"job_{name}", quote(shape.pk)), "title": move.title}
-            for name, move in BUTTONS.items()
-            if shape.job.location in move.places and self.may(request, move.permission)
-        ]
-        if self.may(request, "view_job_payload"):
-            buttons.append({"url": self.url("job_payload", quote(shape.pk)), "title": _("Raw payload")})
-        return buttons
-
-    def _gone(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Say that there is no such job, in Django's words."""
-        answer: HttpResponse = self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[attr-defined]
-        return answer
 
     def get_urls(self) -> list[URLPattern]:
         """Add the pages that Django has none for."""
         wrap, prefix = self.admin_site.admin_view, f"{self.opts.app_label}_job"
         own = [
             path(f"<path:object_id>/{name}/", wrap(self.move_view), {"move": move}, name=f"{prefix}_{name}")
-            for name, move in BUTTONS.items()
+            for name, move in one.MOVES.items()
         ]
         raw = path("<path:object_id>/payload/", wrap(self.payload_view), name=f"{prefix}_payload")
         return [*own, raw, *super().get_urls()]
 
+    def _asked_for(self, request: HttpRequest, object_id: str, permission: str) -> shapes.Job | None:
+        if not (self.has_view_permission(request) and self.may(request, permission)):
+            raise PermissionDenied
+        return self.get_object(request, unquote(object_id))
+
     @guarded
     def move_view(self, request: HttpRequest, object_id: str, move: Move) -> HttpResponse:
         """Ask, and do."""
-        if not (self.has_view_permission(request) and self.may(request, move.permission)):
-            raise PermissionDenied
-        shape = self.get_object(request, unquote(object_id))
-        if shape is None:
-            return self._gone(request, object_id)
-        back = self.url("job_change", quote(shape.pk))
-        if request.method != "POST":
-            context = {"title": move.title, "question": move.question, "jobs": [f"{shape.queue} · {shape.job_id}"]}
-            return self.page(request, "admin/echomq/job/confirm.html", {**context, "back": back})
-        try:
-            move.one(shape.job, self.using)
-        except NotMoved as error:
-            self.message_user(request, str(error), messages.ERROR)
-        else:
-            move.log(request, [shape], f"{move.done}.")
-            self.message_user(request, f"{move.done}: {shape.job_id}.", messages.SUCCESS)
-        return HttpResponseRedirect(back)
+        shape = self._asked_for(request, object_id, move.permission)
+        return self.gone(request, object_id) if shape is None else one.run(self, request, shape, move)
 
     @guarded
     def payload_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Give the payload as it was stored, or as the redaction leaves it, as a file."""
-        if not (self.has_view_permission(request) and self.may(request, "view_job_payload")):
-            raise PermissionDenied
-        shape = self.get_object(request, unquote(object_id))
+        shape = self._asked_for(request, object_id, "view_job_payload")
         if shape is None:
-            return self._gone(request, object_id)
+            return self.gone(request, object_id)
         # A browser must neither show it nor guess what it is.
         headers = {
             "Content-Disposition": f'attachment; filename="{shape.job_id}.txt"',
@@ -259,7 +198,7 @@ class JobAdmin(ServerAdmin):
         }
         return HttpResponse(self._contents(shape).raw(), content_type="text/plain; charset=utf-8", headers=headers)
 
-    # Removal, on Django's own page.
+    # Removal, by Django's own view, in our words.
 
     @guarded
     def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
@@ -277,3 +216,16 @@ class JobAdmin(ServerAdmin):
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
         """Remove a job from the place that the page showed."""
         REMOVE.one(obj.job, self.using, place_of(request.POST.get("seen", "")))
+
+    def render_delete_form(self, request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
+        """Ask as the other moves do."""
+        shape = context["object"]
+        hidden = [("post", "yes"), ("seen", shape.job.location or "")]
+        context |= {**one.question(self, shape, REMOVE), "hidden": hidden}
+        return super().render_delete_form(request, context)
+
+    def response_delete(self, request: HttpRequest, obj_display: str, obj_id: Any) -> HttpResponse:
+        """Tell that it was removed, and go back to the list as it was."""
+        self.message_user(request, f"{REMOVE.done}: {obj_display}.", messages.SUCCESS)
+        preserved: dict[str, Any] = {"preserved_filters": self.get_preserved_filters(request), "opts": self.opts}
+        return HttpResponseRedirect(add_preserved_filters(preserved, self.url("job_changelist")))

@@ -12,13 +12,13 @@ from typing import Any
 
 from echomq_django import jobs
 from echomq_django import models as shapes
-from echomq_django.exceptions import InvalidId, JobGone
+from echomq_django.exceptions import InvalidId
 from echomq_django.ids import check_job
 from echomq_django.job import Job, Location
 from echomq_django.jobs import Span
 from echomq_django.looks import ALWAYS
 
-from . import dates
+from . import dates, hollow
 from .arguments import Arguments, Redact
 from .showing import moment, visible, when
 
@@ -143,10 +143,8 @@ class Listing:
             return None
         hits = []
         for queue in self.queues:
-            try:
-                hits.append(jobs.get(queue, job_id, using=self.using))
-            except JobGone:
-                continue
+            if job := hollow.read(queue, job_id, self.using):
+                hits.append(job)
         return hits
 
     def _chunks(self) -> Iterator[tuple[list[Job], int]]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.contrib import messages
+from django.contrib.admin.models import DELETION
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
@@ -91,6 +92,7 @@ def _ask(
         "jobs": [visible(key.replace(":", " · ", 1)) for key in ticked],
         "hidden": hidden,
         "back": request.get_full_path(),
+        "is_removal": move.flag == DELETION,
     }
     if "resume" in carried:
         words = ngettext("%s job is done so far.", "%s jobs are done so far.", carried["done"])

@@ -9,15 +9,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from django.utils.html import format_html
 from django.utils.text import capfirst
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from echomq_django import conf, jobs
-from echomq_django.job import ErrorRecord, Job, Location
+from echomq_django.job import CRASHED, ErrorRecord, Job, Location
 
 from .arguments import SHOWN_LIMIT, Arguments, indented
-from .showing import NOTHING, TIME_WORDS, told, told_place, visible
+from .hollow import is_hollow
+from .outlook import most, outlook, told_worker
+from .showing import NOTHING, TIME_WORDS, lasting, moment, told, told_place, visible
 
 Facts = Sequence[tuple[Any, Any]]
 
@@ -27,25 +30,44 @@ class Attempt:
     """Hold a failed attempt, as text."""
 
     number: int
+    """0 when the record does not say."""
+    facts: Sequence[str]
+    """When it failed, after how long, and whose it was, as far as that is known."""
     error: str
-    message: str
     traceback: str
-    worker: str
-    started: str
-    finished: str
 
     @classmethod
     def of(cls, record: ErrorRecord) -> Attempt:
         """Tell an error record."""
+        facts = [*_times(record), visible(record.worker)]
         return cls(
             number=record.attempt,
-            error=visible(record.error),
-            message=visible(record.message),
+            facts=[fact for fact in facts if fact],
+            error=visible(_error(record)),
             traceback=visible(record.traceback[:SHOWN_LIMIT]),
-            worker=visible(record.worker),
-            started=told(record.started_at or None),
-            finished=told(record.finished_at or None),
         )
+
+
+def _times(record: ErrorRecord) -> list[str]:
+    """Tell when an attempt was; the record of one that the application settled does not know."""
+    if moment(record.finished_at or None) is None:
+        return [gettext("started %s") % told(record.started_at)] if moment(record.started_at or None) else []
+    failed = gettext("failed %s") % told(record.finished_at)
+    if not 0 < record.started_at <= record.finished_at:
+        return [failed]
+    return [failed, gettext("after %s") % lasting((record.finished_at - record.started_at) / 1000)]
+
+
+def _error(record: ErrorRecord) -> str:
+    """Tell an error by its class and its text; most texts begin with the name of the class."""
+    module, _dot, name = record.error.rpartition(".")
+    if record.error == CRASHED and not record.message:
+        return gettext("crashed: its worker was lost while it ran the job")
+    if record.error in ("", "error") and record.message:  # a text is all that there was
+        return record.message
+    if not record.message or record.message == name or record.message.startswith((f"{name}:", f"{name} (")):
+        return f"{module}.{record.message or name}" if module else record.message or name
+    return f"{record.error}: {record.message}"
 
 
 @dataclass(frozen=True)
@@ -58,6 +80,14 @@ class JobPage:
     may_see_payload: bool
     """Whether this user may see arguments, and what the task gave and wrote."""
 
+    alike: str
+    """The way to the dead jobs that have the same error."""
+
+    @property
+    def is_hollow(self) -> bool:
+        """Say whether the row is missing."""
+        return is_hollow(self.job)
+
     @property
     def sections(self) -> Sequence[tuple[Any, Facts]]:
         """Give the plain facts: titles, and names with values."""
@@ -65,27 +95,36 @@ class JobPage:
 
     def _identity(self) -> Facts:
         job = self.job
-        most = job.max_attempts or conf.alias(self.using).queue(job.queue).max_attempts
+        known: Facts = [(_("ID"), job.id), (_("Queue"), job.queue), (_("Place"), told_place(job))]
+        if self.is_hollow:
+            return known
         facts = [
-            (_("ID"), job.id),
             (_("Task"), visible(job.name) or NOTHING),
-            (_("Queue"), job.queue),
-            (_("Place"), told_place(job)),
-            (_("Priority"), job.priority),
-            (_("Attempts"), gettext("%(made)s of %(most)s") % {"made": job.attempt, "most": most}),
-            (_("Fencing token"), job.attempts),
-            (_("Lost leases"), job.stalled),
-            (_("Worker"), visible(worker_of(job)) or NOTHING),
+            *known,
+            (_("Next"), outlook(job, self.using)),
+            (_("Last error"), self._last_error()),
+            (_("Attempts"), gettext("%(made)s of %(most)s") % {"made": job.attempt, "most": most(job, self.using)}),
+            (_("Worker"), told_worker(job, self.using)),
+            (_("Lane"), visible(job.group)),
         ]
-        return [*facts, (_("Lane"), visible(job.group))] if job.group else facts
+        always = [(_("Priority"), job.priority), (_("Fencing token"), job.attempts), (_("Lost leases"), job.stalled)]
+        return [*((name, value) for name, value in facts if value), *always]
+
+    def _last_error(self) -> str:
+        text = visible(self.job.last_error)
+        if not text or self.job.location is not Location.DEAD:
+            return text
+        return format_html('{} (<a href="{}">{}</a>)', text, self.alike, _("dead jobs with this error"))
 
     def _timing(self) -> Facts:
         job = self.job
-        facts = [(_("Enqueued"), told(job.enqueued_at)), (_("Last started"), told(job.started_at))]
+        facts = [(_("Enqueued"), job.enqueued_at), (_("Last started"), job.started_at)]
         if job.location in (Location.ACTIVE, Location.SCHEDULE, Location.DEAD):
-            facts.append((capfirst(TIME_WORDS[job.location]), told(job.time)))
-        later = [(_("First put off"), job.deferred_at), (_("Finished"), job.finished_at)]
-        return [*facts, *((name, told(ms)) for name, ms in later if ms is not None)]
+            facts.append((capfirst(TIME_WORDS[job.location]), job.time))
+        if job.location is Location.DEAD and job.time:
+            facts.append((_("Forgotten"), job.time + int(1000 * conf.alias(self.using).queue(job.queue).dead_ttl)))
+        facts += [(_("First put off"), job.deferred_at), (_("Finished"), job.finished_at)]
+        return [(name, told(ms)) for name, ms in facts if ms is not None]
 
     @cached_property
     def arguments(self) -> tuple[str, bool]:
@@ -118,11 +157,6 @@ class JobPage:
     def attempts(self) -> Sequence[Attempt]:
         """Give the failed attempts, the latest first."""
         return [Attempt.of(record) for record in reversed(self.job.errors)]
-
-
-def worker_of(job: Job) -> str:
-    """Name the worker of the latest claim: an owner is a worker and the number of its claim."""
-    return job.owner.rpartition(":")[0]
 
 
 def progress(text: str) -> str:

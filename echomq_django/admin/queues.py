@@ -165,10 +165,10 @@ class QueueAdmin(ServerAdmin):
         """Let jobs be claimed again."""
         self._switch(request, chosen, SWITCHES["resume"])
 
-    @admin.action(description=_("Drain selected queues: delete what is pending"), permissions=["drain"])
+    @admin.action(description=_("Drain selected queues: remove what is pending"), permissions=["drain"])
     def drain_selected(self, request: HttpRequest, chosen: Rows) -> HttpResponse | None:
-        """Ask, and delete the pending jobs."""
-        return drain(self, request, chosen, back=self.url("queue_changelist"))
+        """Ask, and remove the pending jobs."""
+        return drain(self, request, chosen, {"back": self.url("queue_changelist")})
 
     def _switch(self, request: HttpRequest, chosen: Sequence[shapes.Queue], switch: Switch) -> None:
         for shape in chosen:
@@ -209,12 +209,13 @@ class QueueAdmin(ServerAdmin):
         if shape is None:
             return self.gone(request, object_id)
         back = self.url("queue_change", object_id)
+        context = {"object": shape, "back": back}
         if key == "drain":
-            return drain(self, request, [shape], back) or HttpResponseRedirect(back)
+            return drain(self, request, [shape], context) or HttpResponseRedirect(back)
         if request.method == "POST":
             self._switch(request, [shape], SWITCHES[key])
             return HttpResponseRedirect(back)
-        context = {"title": SWITCHES[key].title, "question": SWITCHES[key].question, "jobs": [shape], "back": back}
+        context |= {"title": SWITCHES[key].title, "question": SWITCHES[key].question, "jobs": [shape]}
         return self.page(request, "admin/echomq/job/confirm.html", context)
 
 

@@ -18,7 +18,6 @@ from echomq_django.job import Job, Location
 
 from .base import ServerAdmin, WholeList, number, whole
 from .overview import served
-from .page import worker_of
 from .showing import NOTHING, lasting, told, visible
 
 WINDOW = 500
@@ -97,7 +96,7 @@ class WorkerAdmin(ServerAdmin):
             return {}
         looked, complete = self._active(obj.queues)
         return {
-            "running": [self._line(job) for job in looked if worker_of(job) == obj.name],
+            "running": [self._line(job) for job in looked if job.worker == obj.name],
             "looked": number(len(looked)),
             "is_complete": complete,
         }

@@ -67,6 +67,26 @@ def get(keys: QueueKeys, job_id: str) -> Call[Job | None]:
     )
 
 
+def stray(keys: QueueKeys, job_id: str) -> Call[Job | None]:
+    """Read an id that lies in a place as a job without fields, whatever its row is; None when it lies in none."""
+
+    def parse(replies: Sequence[Any]) -> Job | None:
+        errors, *scores = replies
+        location, score = _where(scores)
+        return None if location is None else Job.load(keys.queue, job_id, {}, location, score, _items(errors))
+
+    return Call(
+        f"look where {job_id} of queue {keys.queue!r} lies",
+        (
+            ("LRANGE", keys.errors(job_id), 0, -1),
+            *(("ZSCORE", _place(keys, location), job_id) for location in Location),
+        ),
+        parse,
+        resend=True,
+        bears_wrong_types=True,
+    )
+
+
 def logs(keys: QueueKeys, job_id: str) -> Call[list[str]]:
     """Read a job's log lines, also those that are kept of a completed one."""
 

@@ -29,6 +29,14 @@ def _present(queue: str, job_id: str, found: Job | None) -> Job:
     return found
 
 
+def stray(queue: str, id: str, *, using: str = conf.DEFAULT_ALIAS) -> Job | None:
+    """Read an id that lies in a place and may have no row: a job of which only its place, time and errors are told.
+
+    None when it lies in no place. `get` calls a job gone whose row is; this finds what another program left of it.
+    """
+    return connection.client(using).run(looks.stray(keys.of(queue), ids.check_job(id)))
+
+
 def location(queue: str, id: str, *, using: str = conf.DEFAULT_ALIAS) -> Location | None:
     """Say in which place a job is; None when it is gone, completed jobs included."""
     found = connection.client(using).run(looks.get(keys.of(queue), ids.check_job(id)))

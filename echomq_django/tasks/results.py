@@ -14,7 +14,7 @@ from echomq_django import envelope, keys, payload
 from echomq_django.envelope import Envelope
 from echomq_django.exceptions import InvalidQueueName, WorkerLost
 from echomq_django.ids import check_job
-from echomq_django.job import Claim, ErrorRecord, Job, minted_ms
+from echomq_django.job import CRASHED, Claim, ErrorRecord, Job, minted_ms
 
 from .api import InvalidTask, Task, TaskError, TaskResult, TaskResultStatus
 from .resolve import resolve
@@ -25,8 +25,6 @@ QUEUE_NAME_LIMIT = 48
 
 LAST_MOMENT = 253_370_764_800_000
 """Unix ms, the year 9999; other programs write rows too."""
-
-CRASHED = "crashed"
 
 _STATUS = {
     "active": TaskResultStatus.RUNNING,

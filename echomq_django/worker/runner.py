@@ -10,6 +10,7 @@ from typing import Any
 from asgiref.sync import sync_to_async
 
 from echomq_django.exceptions import TaskTimeout
+from echomq_django.job import CRASHED
 
 from . import databases
 from .deadline import Deadline
@@ -49,7 +50,7 @@ def begin(job: HeldJob, prepare: Prepare, max_crashes: int) -> Work | NotRun:
     work = prepare(job)
     if not isinstance(work, NotRun) and job.attempt > work.maximum + max_crashes:
         text = f"claimed {job.attempt} times without an end: it seems to kill its worker"
-        return Fail(entry(job, time.time(), "crashed", text, ""), bury=True)
+        return Fail(entry(job, time.time(), CRASHED, text, ""), bury=True)
     return work
 
 

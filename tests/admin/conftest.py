@@ -27,6 +27,12 @@ def _no_table() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def live_server(django_db_setup: None, live_server: Any) -> Any:
+    """Start the site when its database is in a file: threads would share one in memory, and SQLite dies of that."""
+    return live_server
+
+
 @pytest.fixture
 def boss(db: None) -> Client:
     """Give a browser in which a superuser is logged in."""

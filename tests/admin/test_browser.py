@@ -9,7 +9,7 @@ import redis
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission, User
 
-from echomq_django import envelope, jobs
+from echomq_django import envelope, jobs, keys
 from tests.admin import filling, scene
 from tests.admin.chromium import SCREENSHOTS, Chromium, Page, Visit, expect
 
@@ -258,18 +258,30 @@ def test_no_page_is_wider_than_its_window_and_screenshots_are_left_to_be_looked_
 ) -> None:
     dead = scene.bury(client, 60)
     running = scene.work(client)
+    word = "x" * 300
+    long = filling.dead(error=ValueError(word), name=word)
+    hollow = scene.enqueue("mail", scene.RECEIPT, 1, delay=60)
+    client.delete(keys.of("mail").row(hollow))
+    filled = filling.completed()
     jobs.pause("default")
     urls = {
         "overview": "/admin/echomq/",
         "dead": "/admin/echomq/job/?location=dead",
         "job": job_url("mail", dead[-1]),
         "confirm": job_url("mail", dead[-1], "requeue"),
+        "remove": job_url("mail", dead[-1], "delete"),
+        "pending": job_url("mail", jobs.page("mail", "pending")[0].id),
+        "scheduled": job_url("mail", jobs.page("mail", "schedule")[-1].id),
+        "running": job_url("default", running),
+        "completed": job_url("default", filled),
+        "hollow": job_url("mail", hollow),
+        "long": job_url("default", long),
+        "remove-long": job_url("default", long, "delete"),
     }
     narrow = {
         "queues": "/admin/echomq/queue/",
         "queue": "/admin/echomq/queue/mail/change/",
         "workers": "/admin/echomq/worker/",
-        "running": job_url("default", running),
     }
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
 
@@ -277,9 +289,7 @@ def test_no_page_is_wider_than_its_window_and_screenshots_are_left_to_be_looked_
         too_wide = []
         for name, url in (urls | (narrow if look == "mobile" else {})).items():
             page.goto(url)
-            if name == "job":
-                page.locator("summary").first.click()
-            page.screenshot(path=SCREENSHOTS / f"{name}-{look}.png", full_page=name in ("job", "running"))
+            page.screenshot(path=SCREENSHOTS / f"{name}-{look}.png", full_page="/job/" in url and "change" in url)
             if page.evaluate("document.documentElement.scrollWidth > window.innerWidth"):
                 too_wide.append(f"{name}-{look}")
         return too_wide

@@ -1,15 +1,19 @@
 """What people do to one job: requeue, run now, remove, edit; and who may."""
 
 import json
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 import redis
 from django.contrib.admin.models import CHANGE, DELETION, LogEntry
 from django.contrib.auth.models import User
 from django.test import Client
+from django.utils import translation
+from django.utils.translation import gettext
 
 from echomq_django import jobs
 from echomq_django.admin.moves import ADVANCE, REMOVE, REQUEUE, Move, NotMoved
@@ -63,6 +67,66 @@ def test_a_move_asks_then_does_it_and_leaves_a_line_in_the_history(
     assert kind.endswith("job")
     assert message == words
     assert job_id in Page(done).text
+
+
+def crumbs(answer: Any) -> list[str]:
+    """Give the breadcrumbs, each as its text; an arrow behind those that are links."""
+    [found] = re.findall(r'class="breadcrumbs">(.*?)</(?:div|ol)>', Page(answer).html, re.DOTALL)
+    parts = [part for part in re.split(r"&rsaquo;|</li>", found) if part.strip()]
+    return [re.sub(r"<[^>]*>", "", part).strip() + ("→" if "<a " in part else "") for part in parts]
+
+
+QUEUE_PAGES = {"pause": "Pause", "resume": "Resume", "drain": "Drain"}
+
+
+@pytest.mark.parametrize("language", ["en", "de", "ja"])
+def test_a_page_that_asks_has_the_breadcrumbs_that_djangos_own_pages_have(
+    boss: Client, client: redis.Redis, language: str
+) -> None:
+    dead, scheduled = filling.dead(), filling.scheduled()
+    with translation.override(language):  # some of our words are in Django's own catalogue too
+        home = crumbs(boss.get(LIST))[0]
+        way = [home, "EchoMQ→", "Jobs→"]
+        for job_id, page, words in (
+            (dead, "requeue", "Requeue"), (scheduled, "advance", "Run now"), (dead, "delete", "Remove"),
+        ):  # fmt: skip
+            assert crumbs(boss.get(url(job_id, page))) == [*way, f"{job_id}→", gettext(words)]
+        data = {"index": "0", "select_across": "0", "_selected_action": f"default:{dead}"}
+        for action, words in (("requeue_selected", "Requeue"), ("remove_selected", "Remove")):
+            assert crumbs(boss.post(LIST, {"action": action, **data})) == [*way, f"{gettext(words)} 1 dead job"]
+        for page, words in QUEUE_PAGES.items():
+            way = [home, "EchoMQ→", "Queues→", "default→", words]
+            assert crumbs(boss.get(f"/admin/echomq/queue/default/{page}/")) == way
+        data = {"action": "drain_selected", "_selected_action": "default"}
+        assert crumbs(boss.post("/admin/echomq/queue/", data)) == [home, "EchoMQ→", "Queues→", "Drain"]
+
+
+def test_nothing_of_ours_says_delete(boss: Client, client: redis.Redis) -> None:
+    dead = filling.dead()
+    filling.pending()
+    data = {"action": "remove_selected", "index": "0", "select_across": "0", "_selected_action": f"default:{dead}"}
+    drain = {"action": "drain_selected", "_selected_action": "default"}
+    answers = [
+        *(boss.get(each) for each in (LIST, url(dead), url(dead, "delete"), "/admin/echomq/queue/")),
+        boss.get("/admin/echomq/queue/default/drain/"),
+        boss.post(LIST, data),
+        boss.post("/admin/echomq/queue/", drain),
+        boss.post("/admin/echomq/queue/", {**drain, "confirmed": "yes", "number-default": "1"}, follow=True),
+        boss.post(url(dead, "delete"), {"post": "yes"}, follow=True),
+    ]
+    for answer in answers:
+        assert answer.status_code == 200
+        assert "delet" not in re.sub("Deletion:? ?", "", Page(answer).text).lower()
+    assert "1 pending job was removed." in Page(answers[-2]).text
+    assert f"Removed: {dead}." in Page(answers[-1]).text
+
+
+def test_who_removes_a_job_comes_back_to_the_list_he_came_from(user_with: Any) -> None:
+    # Django sends who may not change anything to the index.
+    browser, job_id = user_with("view_job", "delete_job"), filling.dead()
+    filters = {"_changelist_filters": "location=dead&queue=default"}
+    answer = browser.post(f"{url(job_id, 'delete')}?{urlencode(filters)}", {"post": "yes"})
+    assert answer["Location"] == f"{LIST}?location=dead&queue=default"
 
 
 PLACES: dict[str, Callable[[], str]] = {

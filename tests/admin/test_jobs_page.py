@@ -1,19 +1,23 @@
 """The page of a job: what it shows of a job in each place, and to whom."""
 
 import json
+import re
 from datetime import timedelta
 from typing import Any
 
 import pytest
 import redis
-from django.test import Client
+from django.contrib import admin
+from django.test import Client, RequestFactory
 
 from echomq_django import ids, jobs, keys
 from echomq_django.admin.arguments import SHOWN_LIMIT
-from echomq_django.admin.showing import visible
+from echomq_django.admin.showing import PLACE_WORDS, visible
+from echomq_django.job import Location
+from echomq_django.models import Job
 from echomq_django.tasks import task
 from tests import tasks
-from tests.admin import filling
+from tests.admin import filling, scene
 from tests.admin.reading import Page
 
 pytestmark = pytest.mark.slow
@@ -66,6 +70,92 @@ def test_an_active_job_shows_its_lease_its_worker_its_token_and_what_it_says(bos
         "1 / 2 (50 %) half", "a line another",
     ):  # fmt: skip
         assert text in page.text.replace("\xa0", " ")
+
+
+def test_arguments_that_can_be_edited_are_shown_once_and_all_others_once_too(boss: Client, user_with: Any) -> None:
+    job_id = filling.dead_task(17)
+    page = show(boss, job_id)
+    assert "textarea" in page.html
+    assert page.text.count('"args": [ 17 ]') == 1
+    page = show(user_with("view_job", "view_job_payload"), job_id)
+    assert "textarea" not in page.html
+    assert page.text.count('"args": [ 17 ]') == 1
+
+
+def attempt(page: Page, number: int = 1) -> str:
+    """Give the line of an attempt, up to its traceback."""
+    return page.text.partition(f"Attempt {number} ")[2].partition(" Traceback")[0]
+
+
+def test_an_attempt_is_told_once_and_what_is_not_known_of_it_is_left_out(boss: Client) -> None:
+    job_id = filling.dead_task(17, error=ValueError("no such order"))
+    [record] = jobs.get(filling.QUEUE, job_id).errors
+    assert (record.started_at, record.finished_at) == (0, 0)  # as it is of a claim that the application settles
+    assert attempt(show(boss, job_id)) == f"· {record.worker} builtins.ValueError: no such order"
+
+
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        (
+            {"error": "a.b.E", "message": "E: x", "started_at": 1_000, "finished_at": 4_000},
+            "· after 3 seconds a.b.E: x",
+        ),
+        ({"error": "a.b.E", "message": "E: x", "started_at": 1_000}, "· started "),
+        ({"error": "a.b.E", "message": "x", "finished_at": 1_000}, ") a.b.E: x"),
+        ({"error": "a.b.E", "message": "Etwas"}, "a.b.E: Etwas"),
+        ({"error": "a.b.E", "message": ""}, "a.b.E"),
+        ({"error": "error", "message": "ValueError: x"}, "ValueError: x"),
+        ({"error": "crashed", "message": ""}, "crashed: its worker was lost"),
+        ({"error": "", "message": "x"}, "x"),
+    ],
+)
+def test_an_attempt_is_told_by_what_its_record_has(
+    boss: Client, client: redis.Redis, record: dict[str, Any], words: str
+) -> None:
+    job_id = filling.dead()
+    errors = keys.of(filling.QUEUE).errors(job_id)
+    client.delete(errors)
+    client.rpush(errors, json.dumps({"attempt": 7, **record}))
+    line = attempt(show(boss, job_id), 7).partition(" Arguments")[0].partition(" Edit and requeue")[0]
+    assert words in line
+    assert line.count("E: x") <= 1
+    assert "—" not in line
+
+
+def test_a_dead_job_tells_its_last_error_and_leads_to_those_that_died_of_it(boss: Client) -> None:
+    # A job that another program buried has no records, only this.
+    filling.dead(error=KeyError("other"))
+    alike = [filling.dead(error=ValueError(text)) for text in ("one", "two")]
+    page = show(boss, alike[0])
+    assert "Last error: ValueError: one" in page.text
+    [link] = [each for each in page.links if "error=" in each]
+    assert {shape.job_id for shape in boss.get(link).context["cl"].result_list} == set(alike)
+
+
+def test_a_job_says_what_comes_next(boss: Client, client: redis.Redis, settings: Any) -> None:
+    settings.ECHOMQ = {"default": {**settings.ECHOMQ["default"], "QUEUES": {"default": {"DEAD_TTL": 86_400 * 3}}}}
+    dead, scheduled, pending = filling.dead(), filling.scheduled(), filling.pending()
+    page = show(boss, dead)
+    assert "Next: nothing runs it until it is requeued" in page.text
+    assert "Forgotten: in 2 days, 23 hours" in page.text.replace("\xa0", " ")
+    assert "Next: no living worker serves its queue" in show(boss, pending).text
+    scene.announce(client, "web-1:1:a", "mail,default", silent=1)
+    assert "Next: a worker claims it when it is its turn" in show(boss, pending).text
+    assert "Next: attempt 1 of 5" in show(boss, scheduled).text
+    jobs.pause(filling.QUEUE)
+    for job_id in (scheduled, pending):
+        assert "Next: nobody claims it while its queue is paused" in show(boss, job_id).text
+
+
+def test_an_active_job_says_when_its_worker_was_heard(boss: Client, client: redis.Redis) -> None:
+    claim = filling.active()
+    worker = claim.owner.rpartition(":")[0]
+    assert f"Worker: {worker} (has not announced itself)" in show(boss, claim.id).text
+    scene.announce(client, worker, "default", silent=1)
+    assert re.search(rf"Worker: {worker} \(heard \d+ seconds? ago\)", show(boss, claim.id).text)
+    scene.announce(client, worker, "default", silent=3000)
+    assert f"Worker: {worker} (silent for 50 minutes: stale)" in show(boss, claim.id).text.replace("\xa0", " ")
 
 
 def _location() -> str:
@@ -252,15 +342,77 @@ def test_a_row_of_another_kind_does_not_break_the_list(boss: Client, client: red
     show(boss, job_id)
 
 
-def test_an_id_whose_row_is_missing_is_listed_without_a_link_and_can_be_removed(
-    boss: Client, client: redis.Redis
-) -> None:
-    job_id = filling.dead()
+def lose(client: redis.Redis, job_id: str, kind: str) -> None:
+    """Take a job's row away, or put what is none in its place."""
     client.delete(ROW(job_id))
-    page = Page(boss.get(LIST))
-    assert job_id in page.text
-    assert "?" in page.text
-    assert not [link for link in page.links if job_id in link]
+    if kind == "no hash":
+        client.rpush(ROW(job_id), "what")
+
+
+HOLLOW = {
+    "dead": (filling.dead, "Died: ", {"delete"}),
+    "schedule": (filling.scheduled, "Runs: ", {"delete"}),
+    "pending": (filling.pending, "Enqueued: ", {"delete"}),
+    "active": (lambda: filling.active().id, "Lease ends: ", set()),
+}
+
+
+@pytest.mark.parametrize("kind", ["missing", "no hash"])
+@pytest.mark.parametrize("place", HOLLOW)
+def test_an_id_without_a_row_has_a_page_that_says_what_is_known(
+    boss: Client, client: redis.Redis, place: str, kind: str
+) -> None:
+    make, time, expected = HOLLOW[place]
+    job_id = make()
+    lose(client, job_id, kind)
+    listed = Page(boss.get(LIST, {"location": place}))
+    assert "?" in listed.text
+    [link] = {each.partition("?")[0] for each in listed.links if job_id in each}
+    page = Page(boss.get(link))
+    for text in (job_id, "Queue: default", f"Place: {PLACE_WORDS[Location(place)]}", time, "Its row is missing"):
+        assert text in page.text
+    for text in ("Attempts:", "Fencing token:", "Arguments", "Next:"):
+        assert text not in page.text
+    assert buttons(page) == expected
+    assert [shape.job_id for shape in boss.get(LIST, {"q": job_id}).context["cl"].result_list] == [job_id]
+
+
+@pytest.mark.parametrize("kind", ["missing", "no hash"])
+@pytest.mark.parametrize("place", ["dead", "schedule", "pending"])
+def test_an_id_without_a_row_can_be_removed_on_its_page(
+    boss: Client, client: redis.Redis, place: str, kind: str
+) -> None:
+    job_id = HOLLOW[place][0]()
+    lose(client, job_id, kind)
+    assert "Remove" in Page(boss.get(url(job_id, "delete"))).text
+    assert f"Removed: {job_id}." in Page(boss.post(url(job_id, "delete"), {"post": "yes"}, follow=True)).text
+    assert getattr(jobs.counts("default"), place) == 0
+    assert "Perhaps it was deleted?" in Page(boss.get(url(job_id), follow=True)).text
+
+
+def test_the_error_records_of_an_id_without_a_row_are_known_too(boss: Client, client: redis.Redis) -> None:
+    job_id = filling.dead(error=ValueError("no such order"))
+    lose(client, job_id, "missing")
+    assert "ValueError: no such order" in show(boss, job_id).text
+
+
+def test_an_id_without_a_row_is_found_by_nobody_who_may_not_see_its_queue(client: redis.Redis) -> None:
+    job_id = filling.dead()
+    lose(client, job_id, "missing")
+    page = admin.site.get_model_admin(Job)
+
+    class Blind(type(page)):  # type: ignore[misc]
+        def get_queue_names(self, request: Any) -> list[str]:
+            return ["mail"]
+
+    for cls, found in ((type(page), True), (Blind, False)):
+        shape = cls(Job, admin.site).get_object(RequestFactory().get("/"), f"default:{job_id}")
+        assert (shape is not None) == found
+
+
+def test_an_id_without_a_row_is_removed_from_the_list(boss: Client, client: redis.Redis) -> None:
+    job_id = filling.dead()
+    lose(client, job_id, "missing")
     boss.post(
         LIST, {"action": "remove_selected", "cutoff": str(jobs.now_ms()), "_selected_action": [f"default:{job_id}"]}
     )

@@ -142,12 +142,12 @@ def test_draining_asks_with_the_number_and_leaves_what_is_not_pending_and_what_c
     filling.pending(queue="default")
     first = {"action": "drain_selected", **SELECTED} if way == LIST else {}
     asking = Page(boss.post(way, first))
-    assert "Delete 3 pending jobs?" in asking.text
+    assert "Remove 3 pending jobs?" in asking.text
     assert "mail: 3" in asking.text
     assert jobs.counts("mail").pending == 3
     later = filling.pending(queue="mail")
     done = boss.post(way, sent(asking), follow=True)
-    assert "3 pending jobs were deleted." in Page(done).text
+    assert "3 pending jobs were removed." in Page(done).text
     assert [job.id for job in jobs.page("mail", "pending")] == [later]
     assert [job.id for job in jobs.page("mail", "dead")] == [dead]
     assert [job.id for job in jobs.page("mail", "active")] == [active]
@@ -167,9 +167,9 @@ def test_a_drain_that_takes_too_long_for_one_request_is_gone_on_with(
     monkeypatch.setattr(draining, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
     again = Page(boss.post(MAIL + "drain/", sent(asking)))
     assert jobs.counts("mail").pending == 3
-    assert "Delete 3 pending jobs?" in again.text
+    assert "Remove 3 pending jobs?" in again.text
     done = boss.post(MAIL + "drain/", sent(again), follow=True)
-    assert "3 pending jobs were deleted." in Page(done).text
+    assert "3 pending jobs were removed." in Page(done).text
     assert jobs.counts("mail").pending == 0
     assert logged() == [("boss", "mail", "Drained of 4 jobs."), ("boss", "mail", "Drained of 3 jobs.")]
 

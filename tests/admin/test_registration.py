@@ -19,7 +19,6 @@ from django.utils import translation
 import echomq_django
 from echomq_django import jobs
 from echomq_django.admin import register
-from echomq_django.admin.page import worker_of
 from echomq_django.models import Job, Queue, Worker
 from tests.admin import filling, scene
 from tests.admin.reading import Page, sent
@@ -246,7 +245,7 @@ def test_with_another_translation_each_word_is_another(
     boss: Client, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(client)
-    worker = worker_of(jobs.page("mail", "active")[0])
+    worker = jobs.page("mail", "active")[0].worker
     ours = texts_of_ours()
     for name in ("gettext", "ngettext"):
         real = getattr(translation._trans, name)
