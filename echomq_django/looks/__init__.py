@@ -1,6 +1,6 @@
 """Every look that moves nothing, as a Call that some client will run. Knows keys, no server."""
 
-from .jobs import ALWAYS, Span, before, edges, get, logs, number, offset, page, recent, results, rows, spanned
+from .jobs import ALWAYS, Span, before, edges, get, logs, number, offset, page, recent, results, rows, spanned, stray
 from .queues import (
     ANNOUNCE_EVERY_MS,
     Census,
@@ -49,5 +49,6 @@ __all__ = [
     "results",
     "rows",
     "spanned",
+    "stray",
     "workers",
 ]

@@ -73,7 +73,7 @@ def stray(keys: QueueKeys, job_id: str) -> Call[Job | None]:
     def parse(replies: Sequence[Any]) -> Job | None:
         errors, *scores = replies
         location, score = _where(scores)
-        return None if location is None else Job.load(keys.queue, job_id, {}, location, score, _items(errors))
+        return None if location is None else Job.load(keys.queue, job_id, {}, location, score, items(errors))
 
     return Call(
         f"look where {job_id} of queue {keys.queue!r} lies",
