@@ -228,14 +228,19 @@ class Listing:
         """Give the jobs that were ticked, but none of a queue that is not listed: a form may be written by hand."""
         return Selected(key for key in dict.fromkeys(pk__in) if key.partition(":")[0] in self.queues)
 
+    @cached_property
+    def edges(self) -> tuple[datetime | None, datetime | None]:
+        """Give the first and the last time of the place."""
+        return dates.edges(list(self.sizes), self.place, self.using)
+
     def aggregate(self, **_: Any) -> dict[str, datetime | None]:
         """Give the first and the last time, for the date hierarchy."""
-        first, last = dates.edges(list(self.sizes), self.place, self.using)
+        first, last = self.edges
         return {"first": first, "last": last}
 
     def datetimes(self, field: str, kind: str) -> list[datetime]:
         """Give the years, months or days of the span in which there are jobs, for the date hierarchy."""
-        return dates.periods(list(self.sizes), self.place, self.span, kind, self.using)
+        return dates.periods(list(self.sizes), self.place, self.span, kind, self.edges, self.using)
 
 
 class Selected(tuple[str, ...]):

@@ -10,7 +10,8 @@ from django.test import Client
 from django.utils import timezone
 
 from echomq_django import ids, jobs, keys
-from echomq_django.admin import listing
+from echomq_django.admin import dates, listing
+from echomq_django.connection import Client as ServerClient
 from echomq_django.models import Job
 from tests.admin import filling
 from tests.admin.reading import Page
@@ -175,6 +176,33 @@ def test_the_date_hierarchy_offers_only_years_months_and_days_that_have_jobs(bos
     page = boss.get(LIST, {"at__year": 2024, "at__month": 3, "at__day": 9})
     assert listed(page) == [ids.brand("JOB", 2)]
     assert page.context["cl"].result_count == 1
+
+
+def test_the_days_of_all_queues_are_counted_in_one_round_trip(
+    boss: Client, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trips: list[int] = []
+    exchange = ServerClient.exchange
+
+    def listening(self: ServerClient, commands: Any) -> Any:
+        trips.append(len(commands))
+        return exchange(self, commands)
+
+    for number in range(1, 9):
+        filling.crowd(client, "dead", 40, queue=f"q{number}", rows=0)
+    monthly = {"at__year": 2023, "at__month": 11}
+    boss.get(LIST, monthly)
+    monkeypatch.setattr(ServerClient, "exchange", listening)
+    monkeypatch.setattr(dates, "periods", lambda *_: [])
+    boss.get(LIST, monthly)
+    without = len(trips)
+    monkeypatch.undo()
+    monkeypatch.setattr(ServerClient, "exchange", listening)
+    trips.clear()
+    page = boss.get(LIST, monthly)
+    assert len([link for link in Page(page).links if "at__day" in link]) == 17
+    assert len(trips) == without + 1
+    assert max(trips) == 8 * 17
 
 
 def test_scores_that_were_written_by_hand_do_not_make_the_date_hierarchy_long(
