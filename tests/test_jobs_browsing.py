@@ -126,9 +126,7 @@ def test_a_list_leaves_the_large_fields_out_until_they_are_asked_for(client: red
     assert jobs.get("mail", A) == whole
 
 
-def test_a_tally_counts_each_span_in_all_queues_at_once(
-    client: redis.Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tally_counts_each_span_in_all_queues_at_once(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     place_jobs(client, "dead", SCORES)
     client.zadd(keys.of("default").dead, {A: 20, B: 60})
     spans = [Span(None, 19), Span(20, 40), Span(41, None), Span(100, 200)]

@@ -8,7 +8,7 @@ from django.contrib import admin, messages
 from django.contrib.admin.utils import quote, unquote
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, StreamingHttpResponse
 from django.urls import URLPattern, path
 from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
@@ -24,6 +24,7 @@ from .arguments import Arguments, redaction
 from .base import ServerAdmin, guarded
 from .changelist import PARAMETERS, JobList, is_hollow
 from .editing import JobForm
+from .exporting import export
 from .filters import ErrorFilter, PlaceFilter, QueueFilter, TaskFilter, asked
 from .listing import shaped
 from .moves import ADVANCE, REMOVABLE, REMOVE, REQUEUE, Move, NotMoved
@@ -51,7 +52,7 @@ class JobAdmin(ServerAdmin):
     search_fields = ("key",)
     search_help_text = _("An ID finds its job at once; any other text is looked for in the first jobs of the place.")
     date_hierarchy = "at"
-    actions = tuple(ACTIONS)
+    actions = (*ACTIONS, "export_selected")
 
     # The columns.
 
@@ -142,6 +143,11 @@ class JobAdmin(ServerAdmin):
     def remove_selected(self, request: HttpRequest, chosen: many.Chosen) -> HttpResponse | None:
         """Remove jobs that nobody runs."""
         return many.run(self, request, "remove_selected", REMOVE, chosen)
+
+    @admin.action(description=_("Export as JSON Lines"), permissions=["view"])
+    def export_selected(self, request: HttpRequest, chosen: many.Chosen) -> StreamingHttpResponse:
+        """Give jobs as a file."""
+        return export(self, request, chosen)
 
     # One job.
 

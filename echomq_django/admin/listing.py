@@ -118,7 +118,7 @@ class Listing:
     @cached_property
     def found(self) -> Found:
         """Search: an id wherever it is, or anything else in the window."""
-        exact = self._exact()
+        exact = self.exact()
         if exact is not None:
             return Found(exact, 0, is_exact=True)
         end, looked, rank, hits = time.monotonic() + BUDGET, 0, self.skip, list[Job]()
@@ -135,7 +135,7 @@ class Listing:
         """Count the jobs that this search and those before it have looked at."""
         return sum(min(self.found.rank, size) for size in self.sizes.values())
 
-    def _exact(self) -> list[Job] | None:
+    def exact(self) -> list[Job] | None:
         """Find a job by its id, also one that is completed and kept; None when the text is no id."""
         try:
             job_id = check_job(self.text)

@@ -106,7 +106,7 @@ def _is_open(listing: Listing) -> bool:
 def _notes(listing: Listing) -> list[str]:
     notes = [gettext("Jobs that came after this page was opened are spared.")]
     if listing.is_search:
-        notes.append(gettext("They match: %s.") % _filters(listing))
+        notes.append(gettext("They match: %s.") % filters(listing))
     if _is_open(listing):
         words = ngettext(
             "%(hits)s of the first %(looked)s matches.", "%(hits)s of the first %(looked)s match.", listing.count()
@@ -115,7 +115,8 @@ def _notes(listing: Listing) -> list[str]:
     return notes
 
 
-def _filters(listing: Listing) -> str:
+def filters(listing: Listing) -> str:
+    """Tell what a search looks for."""
     named = [(_("task"), listing.task), (_("error"), listing.error), (_("text"), listing.text)]
     return ", ".join(f"{name} {visible(value)}" for name, value in named if value)
 
@@ -131,5 +132,5 @@ def _log(request: HttpRequest, move: Move, chosen: Chosen, report: bulk.Report) 
         if count:
             words = ngettext("%(done)s: %(number)s %(place)s job", "%(done)s: %(number)s %(place)s jobs", count)
             text = words % {"done": move.done, "number": number(count), "place": PLACE_WORDS[chosen.place]}
-            text += f" ({_filters(chosen)})" if chosen.is_search else ""
+            text += f" ({filters(chosen)})" if chosen.is_search else ""
             move.log(request, [shapes.Queue(name=queue)], text)

@@ -41,7 +41,8 @@ def tally(
     found, step = [0] * len(spans), max(1, TALLY_SIZE // max(len(spans), 1))
     for first in range(0, len(queues) if spans else 0, step):
         few = [keys.of(queue) for queue in queues[first : first + step]]
-        found = [sum(both) for both in zip(found, client.run(looks.tally(few, place, within)), strict=True)]
+        more = client.run(looks.tally(few, place, within))
+        found = [sum(both) for both in zip(found, more, strict=True)]
     return found
 
 
