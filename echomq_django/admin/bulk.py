@@ -7,12 +7,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from echomq_django import jobs
-from echomq_django.exceptions import InvalidId
-from echomq_django.ids import check_job
 from echomq_django.job import Job, Location
 
 from .base import whole
-from .listing import Listing, Selected
+from .chosen import Selected, is_id
+from .listing import Listing
 from .moves import Move
 
 SECONDS = 5.0
@@ -43,7 +42,7 @@ class Report:
 def selected(move: Move, chosen: Selected, using: str, report: Report) -> None:
     """Move jobs by their ids, wherever a page showed them."""
     for queue, job_ids in chosen.by_queue().items():
-        sound = [job_id for job_id in job_ids if _is_id(job_id)]
+        sound = [job_id for job_id in job_ids if is_id(job_id)]
         words = move.many(queue, sound, using=using)
         report.moved += [f"{queue}:{job_id}" for job_id, word in zip(sound, words, strict=True) if word == "ok"]
         report.by_queue[queue] += words.count("ok")
@@ -79,7 +78,7 @@ def _batch(listing: Listing, queue: str, start: int, cutoff_ms: int) -> tuple[in
         # All of the span are meant, so that their rows need not be read.
         size = start + listing.chunk
         found = jobs.listed(queue, listing.place, size, span=listing.span, using=listing.using)[start:]
-        return len(found), [job_id for job_id, _ in found if _is_id(job_id)]
+        return len(found), [job_id for job_id, _ in found if is_id(job_id)]
     rows = listing.browse(queue, start, listing.chunk)
     return len(rows), [job.id for job in rows if _is_meant(job, listing, cutoff_ms)]
 
@@ -87,11 +86,4 @@ def _batch(listing: Listing, queue: str, start: int, cutoff_ms: int) -> tuple[in
 def _is_meant(job: Job, listing: Listing, cutoff_ms: int) -> bool:
     # On the schedule the time is when a job runs, and what came late is told by its id, or by its last start.
     came = max(job.enqueued_at or 0, job.started_at or 0) if job.location is Location.SCHEDULE else 0
-    return came <= cutoff_ms and _is_id(job.id) and listing.matches(job)
-
-
-def _is_id(text: str) -> bool:
-    try:
-        return bool(check_job(text))
-    except InvalidId:
-        return False
+    return came <= cutoff_ms and is_id(job.id) and listing.matches(job)

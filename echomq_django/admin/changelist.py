@@ -10,6 +10,7 @@ from django.contrib.admin.views.main import PAGE_VAR, ChangeList
 from django.core.paginator import Paginator
 from django.http import HttpRequest
 from django.urls import NoReverseMatch
+from django.utils.translation import gettext
 
 from echomq_django.job import Job
 from echomq_django.jobs import Span
@@ -32,7 +33,9 @@ class JobList(ChangeList):
         if listing is None:
             self.filter_params.pop(SKIP_VAR, None)
             try:
-                (self.filter_specs, self.has_filters, remaining, _, self.has_active_filters) = self.get_filters(request)
+                self.filter_specs, self.has_filters, remaining, *_more, self.has_active_filters = self.get_filters(
+                    request
+                )
             except (OverflowError, ValueError) as error:  # Django's own reading of the last year there is
                 raise IncorrectLookupParameters(error) from error
             self.clear_all_filters_qs = self.get_query_string(remove=list(self.get_filters_params()))
@@ -42,6 +45,8 @@ class JobList(ChangeList):
     def _listing(self, request: HttpRequest, span: Span) -> Listing:
         page: Any = self.model_admin
         found = asked(request, page)
+        if not page.text_search:
+            self.search_help_text = gettext("An ID finds its job at once.")
         return Listing(
             queues=found.queues,
             place=found.place,
@@ -53,6 +58,7 @@ class JobList(ChangeList):
             skip=whole(request.GET.get(SKIP_VAR, "")),
             with_payloads=page.may(request, "view_job_payload"),
             redact=redaction(page.using),
+            text_search=page.text_search,
         )
 
     def get_results(self, request: HttpRequest) -> None:
@@ -90,7 +96,7 @@ class JobList(ChangeList):
     def searched(self) -> dict[str, Any] | None:
         """Tell how far a search has looked; None when it had not to."""
         listing: Listing = self.queryset
-        if not listing.is_search or listing.found.is_exact:
+        if not listing.is_search or listing.is_refused or listing.found.is_exact:
             return None
         older = self.get_query_string({SKIP_VAR: listing.found.rank}) if listing.looked < listing.total else ""
         return {"looked": number(listing.looked), "total": number(listing.total), "older": older}

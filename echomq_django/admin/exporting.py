@@ -22,8 +22,9 @@ from echomq_django.job import Job
 from . import many
 from .arguments import Arguments, Redact, redaction
 from .base import ServerAdmin, briefly, number, reason
+from .chosen import Selected
 from .filters import asked
-from .listing import CHUNK, PAYLOADS, Listing, Selected
+from .listing import CHUNK, PAYLOADS, Listing
 from .showing import PLACE_WORDS, moment, when
 
 MOST = 10_000

@@ -50,6 +50,8 @@ class JobAdmin(ServerAdmin):
     list_filter = (PlaceFilter, QueueFilter, TaskFilter, ErrorFilter)
     list_per_page = 50
     search_fields = ("key",)
+    text_search = True
+    """Whether the search looks for any text, or for ids only."""
     search_help_text = _("An ID finds its job at once; any other text is looked for in the first jobs of the place.")
     date_hierarchy = "at"
     actions = (*ACTIONS, "export_selected")

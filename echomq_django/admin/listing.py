@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -12,14 +13,14 @@ from typing import Any
 
 from echomq_django import jobs
 from echomq_django import models as shapes
-from echomq_django.exceptions import InvalidId, JobGone
-from echomq_django.ids import check_job
+from echomq_django.exceptions import JobGone
 from echomq_django.job import Job, Location
 from echomq_django.jobs import Span
 from echomq_django.looks import ALWAYS
 
 from . import dates
 from .arguments import Arguments, Redact
+from .chosen import Selected, is_id
 from .showing import moment, visible, when
 
 MERGED = 2_000
@@ -77,6 +78,8 @@ class Listing:
     with_payloads: bool = False
     """Whether the text is looked for in arguments too."""
     redact: Redact | None = None
+    text_search: bool = True
+    """Whether any text is looked for, or ids only."""
 
     ordered = totally_ordered = True
 
@@ -84,6 +87,11 @@ class Listing:
     def is_search(self) -> bool:
         """Say whether jobs have to be looked at to know which are meant."""
         return bool(self.task or self.error or self.text)
+
+    @property
+    def is_refused(self) -> bool:
+        """Say whether a text is asked for where only ids are looked for."""
+        return bool(self.text) and not self.text_search and not is_id(self.text)
 
     @property
     def reads_payloads(self) -> bool:
@@ -98,6 +106,8 @@ class Listing:
     @cached_property
     def sizes(self) -> Mapping[str, int]:
         """Count the jobs of the span, by queue; queues without any are left out."""
+        if self.is_refused:
+            return {}  # nothing is to be found, and nothing is to be looked at
         found = {queue: jobs.count(queue, self.place, self.span, using=self.using) for queue in self.queues}
         return {queue: size for queue, size in found.items() if size}
 
@@ -137,16 +147,12 @@ class Listing:
 
     def exact(self) -> list[Job] | None:
         """Find a job by its id, also one that is completed and kept; None when the text is no id."""
-        try:
-            job_id = check_job(self.text)
-        except InvalidId:
+        if not is_id(self.text):
             return None
         hits = []
         for queue in self.queues:
-            try:
-                hits.append(jobs.get(queue, job_id, using=self.using))
-            except JobGone:
-                continue
+            with suppress(JobGone):
+                hits.append(jobs.get(queue, self.text, using=self.using))
         return hits
 
     def _chunks(self) -> Iterator[tuple[list[Job], int]]:
@@ -241,15 +247,3 @@ class Listing:
     def datetimes(self, field: str, kind: str) -> list[datetime]:
         """Give the years, months or days of the span in which there are jobs, for the date hierarchy."""
         return dates.periods(list(self.sizes), self.place, self.span, kind, self.edges, self.using)
-
-
-class Selected(tuple[str, ...]):
-    """Hold the keys of the jobs that were ticked."""
-
-    def by_queue(self) -> dict[str, list[str]]:
-        """Give their ids, by queue."""
-        found: dict[str, list[str]] = {}
-        for key in self:
-            queue, _, job_id = key.partition(":")
-            found.setdefault(queue, []).append(job_id)
-        return found

@@ -15,8 +15,9 @@ from echomq_django import models as shapes
 
 from . import bulk
 from .base import ServerAdmin, number, whole
+from .chosen import Selected
 from .filters import asked
-from .listing import Listing, Selected
+from .listing import Listing
 from .moves import Move
 from .showing import PLACE_WORDS, visible
 

@@ -319,6 +319,49 @@ def test_choosing_something_else_begins_the_search_anew(boss: Client) -> None:
     assert not [link for link in links if "skip=" in link and "queue=" in link]
 
 
+@pytest.fixture
+def only_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(site.get_model_admin(Job), "text_search", False)
+
+
+@pytest.mark.usefixtures("only_ids")
+def test_a_site_that_searches_no_texts_looks_at_no_job_for_one_and_says_so(
+    boss: Client, client: redis.Redis, asked: list[Any]
+) -> None:
+    # Complaint 8: a search that the server suffered from, and that nobody could switch off.
+    job_id = filling.dead({"bill": 7}, name="bill")
+    boss.get(LIST)
+    asked.clear()
+    answer = boss.get(LIST, {"q": "bill"})
+    assert listed(answer) == []
+    page = Page(answer)
+    assert "Only IDs are looked for here" in page.text
+    assert "Searched" not in page.text
+    assert "any other text" not in page.text
+    assert not [command for command in asked if command[0] == "HMGET"]
+    found = boss.get(LIST, {"q": job_id})
+    assert listed(found) == [job_id]
+    assert "Only IDs" not in Page(found).text
+    assert listed(boss.get(LIST, {"task": "bill"})) == [job_id]  # a choice of the sidebar is none
+
+
+@pytest.mark.usefixtures("only_ids")
+@pytest.mark.parametrize("action", ["remove_selected", "export_selected"])
+def test_a_site_that_searches_no_texts_does_not_so_for_a_form_either(
+    boss: Client, asked: list[Any], action: str
+) -> None:
+    filling.dead({"bill": 7}, name="bill")
+    data = {
+        "action": action, "index": "0", "select_across": "1", "_selected_action": "any",
+        "cutoff": str(jobs.now_ms() + 60_000), "resume": "",
+    }  # fmt: skip
+    asked.clear()
+    answer = boss.post(f"{LIST}?q=bill", data)
+    assert not (answer.streaming and b"".join(answer.streaming_content))
+    assert not [command for command in asked if command[0] == "HMGET"]
+    assert jobs.counts("default").dead == 1
+
+
 # Who sees which queues.
 
 

@@ -107,6 +107,8 @@ def test_the_last_registration_counts_and_hooks_go_before_ours() -> None:
         def get_queue_names(self, request: HttpRequest) -> list[str]:
             return [name for name in super().get_queue_names(request) if name == "mail"]  # type: ignore[misc]
 
+        text_search = False
+
     class Theme(admin.ModelAdmin):
         list_per_page = 7
         theme = True
@@ -119,6 +121,8 @@ def test_the_last_registration_counts_and_hooks_go_before_ours() -> None:
         assert page.get_queue_names(HttpRequest()) == ["mail"]
         assert page.theme
         assert type(page).__name__ == f"{model.__name__}Admin"
+    assert not site.get_model_admin(Job).text_search
+    assert admin.site.get_model_admin(Job).text_search
 
 
 def test_the_default_site_has_the_pages_without_a_word_of_the_project() -> None:
