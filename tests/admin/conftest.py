@@ -64,3 +64,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Command]:
 
     monkeypatch.setattr(ServerClient, "exchange", listening)
     return sent
+
+
+@pytest.fixture(scope="session")
+def live_server(django_db_setup: None, live_server: Any) -> Any:
+    """Give pytest-django's, behind the database: before it is in its file, threads would share one connection, and die."""
+    return live_server
