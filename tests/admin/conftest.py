@@ -68,5 +68,5 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Command]:
 
 @pytest.fixture(scope="session")
 def live_server(django_db_setup: None, live_server: Any) -> Any:
-    """Give pytest-django's, behind the database: before it is in its file, threads would share one connection, and die."""
+    """Give pytest-django's after the database is in its file: before, threads would share a connection, and crash."""
     return live_server
