@@ -145,11 +145,11 @@ def _line(facts: dict[str, Any]) -> bytes:
 
 def _why(given: int) -> str:
     words = ngettext(
-        "Only %s job is here: a file is cut after %s jobs or %s seconds.",
-        "Only %s jobs are here: a file is cut after %s jobs or %s seconds.",
+        "Only %(given)s job is here: a file is cut after %(most)s jobs or %(seconds)s seconds.",
+        "Only %(given)s jobs are here: a file is cut after %(most)s jobs or %(seconds)s seconds.",
         given,
     )
-    return words % (number(given), number(MOST), number(int(SECONDS)))
+    return words % {"given": number(given), "most": number(MOST), "seconds": number(int(SECONDS))}
 
 
 def _log(request: HttpRequest, chosen: many.Chosen, place: jobs.Location, given: Counter[str]) -> None:
