@@ -20,7 +20,7 @@ from echomq_django.ids import check_job
 from echomq_django.job import Job
 
 from . import many
-from .arguments import Arguments, Redact, redaction
+from .arguments import Arguments, Redact, indented, redaction
 from .base import ServerAdmin, briefly, number, reason
 from .chosen import Selected
 from .filters import asked
@@ -123,10 +123,9 @@ def _arguments(job: Job, redact: Redact | None) -> Any:
     text = Arguments(job, redact).text()
     try:
         value = json.loads(text, parse_constant=_refuse)
-        json.dumps(value)
-    except (ValueError, RecursionError):  # no JSON, no number, or nested without end
+    except (ValueError, RecursionError):  # no JSON, or no number
         return text
-    return value
+    return text if indented(value) is None else value  # what is nested without end would be written on some Pythons
 
 
 def _refuse(constant: str) -> None:

@@ -68,7 +68,7 @@ def test_each_list_is_loaded_anew_when_that_is_chosen_and_not_before(
         for every in ("5", "15", "60", "0"):
             page.locator(CHOICE).select_option(every)
             found.append(reloads(page, 60))
-        assert page.locator("[aria-live]").count() == 0
+        assert page.locator("[aria-live]:not(.action-counter)").count() == 0  # Django's own counts what is ticked
         return found
 
     assert visit(walk, viewer) == [0, 12, 4, 1, 0]

@@ -51,6 +51,8 @@ SITE = """
         assert answer.status_code == 200, (page, answer.status_code, answer.get("Location"))
         assert b'"/admin/' not in answer.content, page
         assert (b"unfold" in answer.content) is {dressed}, page
+        is_list = page in ("", "queue/", "worker/") or page.startswith("job/?")
+        assert not is_list or b"echomq/refresh.js" in answer.content, page
     chosen = {{"action": "requeue_selected", "index": "0", "select_across": "1", "_selected_action": "any"}}
     asking = browser.post("/here/echomq/job/", chosen)
     assert b"Requeue 1 dead job?" in asking.content
