@@ -12,4 +12,4 @@ class EchoMQConfig(AppConfig):
 
     def ready(self) -> None:
         """Import the checks: importing registers them."""
-        from . import checks  # noqa: F401, PLC0415
+        from . import checks, permissions  # noqa: F401, PLC0415

@@ -1,5 +1,7 @@
 """What `manage.py check` says of the ECHOMQ setting and, with --deploy, of its servers.
 
+Of the database, with --database, permissions.py speaks.
+
 Errors (E) keep the queue from working; warnings (W) cost jobs on a bad day. None shows a password.
 """
 

@@ -17,7 +17,7 @@ from .service.admission import (
     enqueue_many,
     enqueue_on_commit,
 )
-from .service.browsing import browse, census, count, edges, listed, page, rows
+from .service.browsing import browse, census, count, edges, listed, page, rows, tally
 from .service.claims import claim, complete, expire, extend, promote, reap, release, retry
 from .service.operators import (
     Moved,
@@ -114,5 +114,6 @@ __all__ = [
     "revise",
     "rows",
     "stray",
+    "tally",
     "workers",
 ]

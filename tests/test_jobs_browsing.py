@@ -10,6 +10,7 @@ from echomq_django import ids, jobs, keys, looks
 from echomq_django.exceptions import EchoMQError, InvalidId, InvalidQueueName
 from echomq_django.job import LARGE_FIELDS, ROW_FIELDS, Location
 from echomq_django.jobs import Census, Span
+from echomq_django.service import browsing
 from tests.server import dump
 
 MAIL = keys.of("mail")
@@ -123,6 +124,19 @@ def test_a_list_leaves_the_large_fields_out_until_they_are_asked_for(client: red
     assert jobs.rows("mail", "dead", [(A, 10.0)]) == [lean]
     assert jobs.rows("mail", "dead", [(A, 10.0)], payloads=True) == [whole]
     assert jobs.get("mail", A) == whole
+
+
+def test_a_tally_counts_each_span_in_all_queues_at_once(client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    place_jobs(client, "dead", SCORES)
+    client.zadd(keys.of("default").dead, {A: 20, B: 60})
+    spans = [Span(None, 19), Span(20, 40), Span(41, None), Span(100, 200)]
+    for size in (browsing.TALLY_SIZE, 5, 1):  # in one round trip, and in several
+        monkeypatch.setattr(browsing, "TALLY_SIZE", size)
+        assert jobs.tally(["mail", "default", "empty"], "dead", spans) == [1, 4, 2, 0]
+    assert jobs.tally(["mail"], "dead", []) == []
+    assert jobs.tally([], "dead", spans) == [0, 0, 0, 0]
+    place_jobs(client, "pending", {A: 0, B: -5})
+    assert jobs.tally(["mail"], "pending", [Span(1, 2), Span()]) == [2, 2]
 
 
 def test_a_broken_row_does_not_hide_the_others(client: redis.Redis) -> None:

@@ -188,14 +188,14 @@ class ServerAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # Django's own c
         """Say that the server is away; names neither host nor password."""
         context = {
             "title": self.opts.verbose_name_plural,
-            "reason": _reason(error),
+            "reason": reason(error),
             "is_away": isinstance(error, ServerUnavailable),
             "is_change": request.method not in ("GET", "HEAD"),
         }
         return self.page(request, "admin/echomq/unavailable.html", context, status=503).render()
 
 
-def _reason(error: BaseException) -> str:
+def reason(error: BaseException) -> str:
     """Name the class of what was at the bottom of an error: its text may name a host."""
     while error.__cause__ is not None:
         error = error.__cause__

@@ -7,12 +7,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from echomq_django import jobs
-from echomq_django.exceptions import InvalidId
-from echomq_django.ids import check_job
 from echomq_django.job import Job, Location
 
 from .base import whole
-from .listing import Listing, Selected
+from .chosen import Selected, is_id
+from .listing import Listing
 from .moves import Move
 
 SECONDS = 5.0
@@ -88,11 +87,3 @@ def _is_meant(job: Job, listing: Listing, cutoff_ms: int) -> bool:
     # On the schedule the time is when a job runs, and what came late is told by its id, or by its last start.
     came = max(job.enqueued_at or 0, job.started_at or 0) if job.location is Location.SCHEDULE else 0
     return came <= cutoff_ms and is_id(job.id) and listing.matches(job)
-
-
-def is_id(text: str) -> bool:
-    """Say whether a text is the id of a job."""
-    try:
-        return bool(check_job(text))
-    except InvalidId:
-        return False

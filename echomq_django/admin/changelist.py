@@ -10,13 +10,13 @@ from django.contrib.admin.views.main import PAGE_VAR, ChangeList
 from django.core.paginator import Paginator
 from django.http import HttpRequest
 from django.urls import NoReverseMatch
+from django.utils.translation import gettext
 
-from echomq_django.exceptions import InvalidId
-from echomq_django.ids import check_job
 from echomq_django.jobs import Span
 
 from .arguments import redaction
 from .base import number, whole
+from .chosen import is_id
 from .filters import asked
 from .listing import Listing
 
@@ -33,7 +33,9 @@ class JobList(ChangeList):
         if listing is None:
             self.filter_params.pop(SKIP_VAR, None)
             try:
-                (self.filter_specs, self.has_filters, remaining, _, self.has_active_filters) = self.get_filters(request)
+                self.filter_specs, self.has_filters, remaining, *_more, self.has_active_filters = self.get_filters(
+                    request
+                )
             except (OverflowError, ValueError) as error:  # Django's own reading of the last year there is
                 raise IncorrectLookupParameters(error) from error
             self.clear_all_filters_qs = self.get_query_string(remove=list(self.get_filters_params()))
@@ -43,6 +45,8 @@ class JobList(ChangeList):
     def _listing(self, request: HttpRequest, span: Span) -> Listing:
         page: Any = self.model_admin
         found = asked(request, page)
+        if not page.text_search:
+            self.search_help_text = gettext("An ID finds its job at once.")
         return Listing(
             queues=found.queues,
             place=found.place,
@@ -54,6 +58,7 @@ class JobList(ChangeList):
             skip=whole(request.GET.get(SKIP_VAR, "")),
             with_payloads=page.may(request, "view_job_payload"),
             redact=redaction(page.using),
+            text_search=page.text_search,
         )
 
     def get_results(self, request: HttpRequest) -> None:
@@ -75,10 +80,8 @@ class JobList(ChangeList):
 
     def url_for_result(self, result: Any) -> str:
         """Give the way to a job; what lies in a place and is no id has no page, and no link."""
-        try:
-            check_job(result.job.id)
-        except InvalidId as error:
-            raise NoReverseMatch from error
+        if not is_id(result.job.id):
+            raise NoReverseMatch
         return super().url_for_result(result)
 
     # What the template tells.
@@ -93,7 +96,7 @@ class JobList(ChangeList):
     def searched(self) -> dict[str, Any] | None:
         """Tell how far a search has looked; None when it had not to."""
         listing: Listing = self.queryset
-        if not listing.is_search or listing.found.is_exact:
+        if not listing.is_search or listing.is_refused or listing.found.is_exact:
             return None
         older = self.get_query_string({SKIP_VAR: listing.found.rank}) if listing.looked < listing.total else ""
         return {"looked": number(listing.looked), "total": number(listing.total), "older": older}

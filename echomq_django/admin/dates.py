@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from itertools import pairwise
 
 from django.utils import timezone
 
@@ -27,25 +28,29 @@ def edges(queues: Sequence[str], place: Location, using: str) -> tuple[datetime 
     return moment(min(first for first, _ in found)), moment(max(last for _, last in found))
 
 
-def periods(queues: Sequence[str], place: Location, span: Span, kind: str, using: str) -> list[datetime]:
-    """Give the starts of those years, months or days that have jobs: at most 31 are looked at."""
-    first, last = edges(queues, place, using)
+def periods(
+    queues: Sequence[str],
+    place: Location,
+    span: Span,
+    kind: str,
+    within: tuple[datetime | None, datetime | None],
+    using: str,
+) -> list[datetime]:
+    """Give the starts of those years, months or days that have jobs, of the edges of the place: at most 31."""
+    first, last = within
     if first is None or last is None:
         return []
     first, last = max(first, moment(span.since_ms) or first), min(last, moment(span.until_ms) or last)
     at = start_of(first, kind)
     if kind == "year":
         at = at.replace(year=max(at.year, timezone.localtime(last).year - YEARS + 1))
-    found = []
-    for _ in range(YEARS):
-        if at > last:
-            break
-        after = start_of(at + _LONGER[kind], kind)
-        within = Span(_ms(at), _ms(after) - 1)
-        if any(jobs.count(queue, place, within, using=using) for queue in queues):
-            found.append(at)
-        at = after
-    return found
+    starts = [at]
+    while at <= last and len(starts) <= YEARS:
+        at = start_of(at + _LONGER[kind], kind)
+        starts.append(at)
+    spans = [Span(_ms(at), _ms(after) - 1) for at, after in pairwise(starts)]
+    numbers = jobs.tally(queues, place, spans, using=using)
+    return [at for at, number in zip(starts, numbers, strict=False) if number]
 
 
 def start_of(at: datetime, kind: str) -> datetime:

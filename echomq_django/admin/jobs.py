@@ -9,7 +9,7 @@ from django.contrib.admin.templatetags.admin_urls import add_preserved_filters
 from django.contrib.admin.utils import unquote
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, StreamingHttpResponse
 from django.urls import URLPattern, path
 from django.utils.translation import gettext_lazy as _
 
@@ -24,6 +24,7 @@ from .arguments import Arguments, redaction
 from .base import ServerAdmin, guarded
 from .changelist import PARAMETERS, JobList
 from .editing import JobForm
+from .exporting import export
 from .filters import ErrorFilter, PlaceFilter, QueueFilter, TaskFilter, asked
 from .listing import shaped
 from .moves import ADVANCE, REMOVABLE, REMOVE, REQUEUE, Move, NotMoved, place_of
@@ -47,9 +48,11 @@ class JobAdmin(ServerAdmin):
     list_filter = (PlaceFilter, QueueFilter, TaskFilter, ErrorFilter)
     list_per_page = 50
     search_fields = ("key",)
+    text_search = True
+    """Whether the search looks for any text, or for ids only."""
     search_help_text = _("An ID finds its job at once; any other text is looked for in the first jobs of the place.")
     date_hierarchy = "at"
-    actions = tuple(ACTIONS)
+    actions = (*ACTIONS, "export_selected")
 
     # What may be done.
 
@@ -105,6 +108,11 @@ class JobAdmin(ServerAdmin):
     def remove_selected(self, request: HttpRequest, chosen: many.Chosen) -> HttpResponse | None:
         """Remove jobs that nobody runs."""
         return many.run(self, request, "remove_selected", REMOVE, chosen)
+
+    @admin.action(description=_("Export as JSON Lines"), permissions=["view"])
+    def export_selected(self, request: HttpRequest, chosen: many.Chosen) -> StreamingHttpResponse:
+        """Give jobs as a file."""
+        return export(self, request, chosen)
 
     # One job.
 

@@ -12,14 +12,13 @@ from typing import Any
 
 from echomq_django import jobs
 from echomq_django import models as shapes
-from echomq_django.exceptions import InvalidId
-from echomq_django.ids import check_job
 from echomq_django.job import Job, Location
 from echomq_django.jobs import Span
 from echomq_django.looks import ALWAYS
 
 from . import dates, hollow
 from .arguments import Arguments, Redact
+from .chosen import Selected, is_id
 from .showing import moment, visible, when
 
 MERGED = 2_000
@@ -77,6 +76,8 @@ class Listing:
     with_payloads: bool = False
     """Whether the text is looked for in arguments too."""
     redact: Redact | None = None
+    text_search: bool = True
+    """Whether any text is looked for, or ids only."""
 
     ordered = totally_ordered = True
 
@@ -84,6 +85,11 @@ class Listing:
     def is_search(self) -> bool:
         """Say whether jobs have to be looked at to know which are meant."""
         return bool(self.task or self.error or self.text)
+
+    @property
+    def is_refused(self) -> bool:
+        """Say whether a text is asked for where only ids are looked for."""
+        return bool(self.text) and not self.text_search and not is_id(self.text)
 
     @property
     def reads_payloads(self) -> bool:
@@ -98,6 +104,8 @@ class Listing:
     @cached_property
     def sizes(self) -> Mapping[str, int]:
         """Count the jobs of the span, by queue; queues without any are left out."""
+        if self.is_refused:
+            return {}  # nothing is to be found, and nothing is to be looked at
         found = {queue: jobs.count(queue, self.place, self.span, using=self.using) for queue in self.queues}
         return {queue: size for queue, size in found.items() if size}
 
@@ -118,7 +126,7 @@ class Listing:
     @cached_property
     def found(self) -> Found:
         """Search: an id wherever it is, or anything else in the window."""
-        exact = self._exact()
+        exact = self.exact()
         if exact is not None:
             return Found(exact, 0, is_exact=True)
         end, looked, rank, hits = time.monotonic() + BUDGET, 0, self.skip, list[Job]()
@@ -135,15 +143,13 @@ class Listing:
         """Count the jobs that this search and those before it have looked at."""
         return sum(min(self.found.rank, size) for size in self.sizes.values())
 
-    def _exact(self) -> list[Job] | None:
+    def exact(self) -> list[Job] | None:
         """Find a job by its id, also one that is completed and kept; None when the text is no id."""
-        try:
-            job_id = check_job(self.text)
-        except InvalidId:
+        if not is_id(self.text):
             return None
         hits = []
         for queue in self.queues:
-            if job := hollow.read(queue, job_id, self.using):
+            if job := hollow.read(queue, self.text, self.using):
                 hits.append(job)
         return hits
 
@@ -226,23 +232,16 @@ class Listing:
         """Give the jobs that were ticked, but none of a queue that is not listed: a form may be written by hand."""
         return Selected(key for key in dict.fromkeys(pk__in) if key.partition(":")[0] in self.queues)
 
+    @cached_property
+    def edges(self) -> tuple[datetime | None, datetime | None]:
+        """Give the first and the last time of the place."""
+        return dates.edges(list(self.sizes), self.place, self.using)
+
     def aggregate(self, **_: Any) -> dict[str, datetime | None]:
         """Give the first and the last time, for the date hierarchy."""
-        first, last = dates.edges(list(self.sizes), self.place, self.using)
+        first, last = self.edges
         return {"first": first, "last": last}
 
     def datetimes(self, field: str, kind: str) -> list[datetime]:
         """Give the years, months or days of the span in which there are jobs, for the date hierarchy."""
-        return dates.periods(list(self.sizes), self.place, self.span, kind, self.using)
-
-
-class Selected(tuple[str, ...]):
-    """Hold the keys of the jobs that were ticked."""
-
-    def by_queue(self) -> dict[str, list[str]]:
-        """Give their ids, by queue."""
-        found: dict[str, list[str]] = {}
-        for key in self:
-            queue, _, job_id = key.partition(":")
-            found.setdefault(queue, []).append(job_id)
-        return found
+        return dates.periods(list(self.sizes), self.place, self.span, kind, self.edges, self.using)

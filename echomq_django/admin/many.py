@@ -16,8 +16,9 @@ from echomq_django import models as shapes
 
 from . import bulk
 from .base import ServerAdmin, number, whole
+from .chosen import Selected, is_id
 from .filters import asked
-from .listing import Listing, Selected
+from .listing import Listing
 from .moves import Move, place_of
 from .showing import PLACE_WORDS, visible
 
@@ -58,7 +59,7 @@ def run(page: ServerAdmin, request: HttpRequest, action: str, move: Move, chosen
 def _seen(page: ServerAdmin, request: HttpRequest, chosen: Chosen) -> str:
     """Give the place in which the user sees what was chosen: all are of one, but an id is found wherever it is."""
     text = request.GET.get("q", "").strip()
-    if isinstance(chosen, Selected) and bulk.is_id(text):
+    if isinstance(chosen, Selected) and is_id(text):
         for queue in chosen.by_queue():
             return jobs.location(queue, text, using=page.using) or ""
     return asked(request, page).place
@@ -118,7 +119,7 @@ def _is_open(listing: Listing) -> bool:
 def _notes(listing: Listing) -> list[str]:
     notes = [gettext("Jobs that came after this page was opened are spared.")]
     if listing.is_search:
-        notes.append(gettext("They match: %s.") % _filters(listing))
+        notes.append(gettext("They match: %s.") % filters(listing))
     if _is_open(listing):
         words = ngettext(
             "%(hits)s of the first %(looked)s matches.", "%(hits)s of the first %(looked)s match.", listing.count()
@@ -127,7 +128,8 @@ def _notes(listing: Listing) -> list[str]:
     return notes
 
 
-def _filters(listing: Listing) -> str:
+def filters(listing: Listing) -> str:
+    """Tell what a search looks for."""
     named = [(_("task"), listing.task), (_("error"), listing.error), (_("text"), listing.text)]
     return ", ".join(f"{name} {visible(value)}" for name, value in named if value)
 
@@ -143,5 +145,5 @@ def _log(request: HttpRequest, move: Move, chosen: Chosen, report: bulk.Report) 
         if count:
             words = ngettext("%(done)s: %(number)s %(place)s job", "%(done)s: %(number)s %(place)s jobs", count)
             text = words % {"done": move.done, "number": number(count), "place": PLACE_WORDS[chosen.place]}
-            text += f" ({_filters(chosen)})" if chosen.is_search else ""
+            text += f" ({filters(chosen)})" if chosen.is_search else ""
             move.log(request, [shapes.Queue(name=queue)], text)

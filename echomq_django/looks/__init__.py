@@ -1,6 +1,22 @@
 """Every look that moves nothing, as a Call that some client will run. Knows keys, no server."""
 
-from .jobs import ALWAYS, Span, before, edges, get, logs, number, offset, page, recent, results, rows, spanned, stray
+from .jobs import (
+    ALWAYS,
+    Span,
+    before,
+    edges,
+    get,
+    logs,
+    number,
+    offset,
+    page,
+    recent,
+    results,
+    rows,
+    spanned,
+    stray,
+    tally,
+)
 from .queues import (
     ANNOUNCE_EVERY_MS,
     Census,
@@ -50,5 +66,6 @@ __all__ = [
     "rows",
     "spanned",
     "stray",
+    "tally",
     "workers",
 ]

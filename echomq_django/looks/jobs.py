@@ -187,6 +187,20 @@ def number(keys: QueueKeys, location: Location, span: Span) -> Call[int]:
     )
 
 
+def tally(queues: Sequence[QueueKeys], location: Location, spans: Sequence[Span]) -> Call[list[int]]:
+    """Count the jobs of each span, in all the queues together."""
+
+    def parse(replies: Sequence[Any]) -> list[int]:
+        return [sum(replies[at :: len(spans)]) for at in range(len(spans))]
+
+    return Call(
+        f"count {location} of {len(queues)} queues",
+        tuple(("ZCOUNT", _place(keys, location), span.low, span.high) for keys in queues for span in spans),
+        parse,
+        True,
+    )
+
+
 def offset(keys: QueueKeys, location: Location, span: Span) -> Call[int]:
     """Count the jobs that are listed before those of a span: the rank at which it begins."""
     outside = (f"({span.high}", "+inf") if _newest_first(location) else ("-inf", f"({span.low}")

@@ -11,6 +11,8 @@ from .reading import check_page
 LISTED_MAX = 5_000
 """The most ids that are listed at once."""
 
+TALLY_SIZE = 1_000
+"""How many numbers are asked for in one round trip."""
 
 CENSUS_MAX = 1_000
 """The most dead jobs that a census looks at: it is one command, and others wait for it."""
@@ -25,6 +27,23 @@ def count(queue: str, location: Location | str, span: Span | None = None, *, usi
     """Count the jobs of a place whose time is within the span; pending has no time, and is counted whole."""
     place = Location(location)
     return connection.client(using).run(looks.number(keys.of(queue), place, _timed(place, span)))
+
+
+def tally(
+    queues: Sequence[str], location: Location | str, spans: Sequence[Span], *, using: str = conf.DEFAULT_ALIAS
+) -> list[int]:
+    """Count the jobs of a place for each span, in all the queues together: 1,000 numbers in one round trip.
+
+    Pending has no time, and is counted whole.
+    """
+    place, client = Location(location), connection.client(using)
+    within = [_timed(place, span) for span in spans]
+    found, step = [0] * len(spans), max(1, TALLY_SIZE // max(len(spans), 1))
+    for first in range(0, len(queues) if spans else 0, step):
+        few = [keys.of(queue) for queue in queues[first : first + step]]
+        more = client.run(looks.tally(few, place, within))
+        found = [sum(both) for both in zip(found, more, strict=True)]
+    return found
 
 
 def page(

@@ -10,7 +10,8 @@ from django.test import Client
 from django.utils import timezone
 
 from echomq_django import ids, jobs, keys
-from echomq_django.admin import listing
+from echomq_django.admin import dates, listing
+from echomq_django.connection import Client as ServerClient
 from echomq_django.models import Job
 from tests.admin import filling
 from tests.admin.reading import Page
@@ -177,6 +178,33 @@ def test_the_date_hierarchy_offers_only_years_months_and_days_that_have_jobs(bos
     assert page.context["cl"].result_count == 1
 
 
+def test_the_days_of_all_queues_are_counted_in_one_round_trip(
+    boss: Client, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trips: list[int] = []
+    exchange = ServerClient.exchange
+
+    def listening(self: ServerClient, commands: Any) -> Any:
+        trips.append(len(commands))
+        return exchange(self, commands)
+
+    for number in range(1, 9):
+        filling.crowd(client, "dead", 40, queue=f"q{number}", rows=0)
+    monthly = {"at__year": 2023, "at__month": 11}
+    boss.get(LIST, monthly)
+    monkeypatch.setattr(ServerClient, "exchange", listening)
+    monkeypatch.setattr(dates, "periods", lambda *_: [])
+    boss.get(LIST, monthly)
+    without = len(trips)
+    monkeypatch.undo()
+    monkeypatch.setattr(ServerClient, "exchange", listening)
+    trips.clear()
+    page = boss.get(LIST, monthly)
+    assert len([link for link in Page(page).links if "at__day" in link]) == 17
+    assert len(trips) == without + 1
+    assert max(trips) == 8 * 17
+
+
 def test_scores_that_were_written_by_hand_do_not_make_the_date_hierarchy_long(
     boss: Client, client: redis.Redis, asked: list[Any]
 ) -> None:
@@ -289,6 +317,49 @@ def test_choosing_something_else_begins_the_search_anew(boss: Client) -> None:
     filling.dead(queue="mail")
     links = Page(boss.get(LIST, {"q": "no", "skip": 1})).links
     assert not [link for link in links if "skip=" in link and "queue=" in link]
+
+
+@pytest.fixture
+def only_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(site.get_model_admin(Job), "text_search", False)
+
+
+@pytest.mark.usefixtures("only_ids")
+def test_a_site_that_searches_no_texts_looks_at_no_job_for_one_and_says_so(
+    boss: Client, client: redis.Redis, asked: list[Any]
+) -> None:
+    # Complaint 8: a search that the server suffered from, and that nobody could switch off.
+    job_id = filling.dead({"bill": 7}, name="bill")
+    boss.get(LIST)
+    asked.clear()
+    answer = boss.get(LIST, {"q": "bill"})
+    assert listed(answer) == []
+    page = Page(answer)
+    assert "Only IDs are looked for here" in page.text
+    assert "Searched" not in page.text
+    assert "any other text" not in page.text
+    assert not [command for command in asked if command[0] == "HMGET"]
+    found = boss.get(LIST, {"q": job_id})
+    assert listed(found) == [job_id]
+    assert "Only IDs" not in Page(found).text
+    assert listed(boss.get(LIST, {"task": "bill"})) == [job_id]  # a choice of the sidebar is none
+
+
+@pytest.mark.usefixtures("only_ids")
+@pytest.mark.parametrize("action", ["remove_selected", "export_selected"])
+def test_a_site_that_searches_no_texts_does_not_so_for_a_form_either(
+    boss: Client, asked: list[Any], action: str
+) -> None:
+    filling.dead({"bill": 7}, name="bill")
+    data = {
+        "action": action, "index": "0", "select_across": "1", "_selected_action": "any",
+        "cutoff": str(jobs.now_ms() + 60_000), "resume": "",
+    }  # fmt: skip
+    asked.clear()
+    answer = boss.post(f"{LIST}?q=bill", data)
+    assert not (answer.streaming and b"".join(answer.streaming_content))
+    assert not [command for command in asked if command[0] == "HMGET"]
+    assert jobs.counts("default").dead == 1
 
 
 # Who sees which queues.

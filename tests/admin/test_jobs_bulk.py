@@ -102,10 +102,11 @@ def test_each_place_offers_its_own_actions(boss: Client) -> None:
 
     for make in (filling.dead, filling.scheduled, filling.pending):
         make()
-    assert offered("dead") == {"requeue_selected", "remove_selected"}
-    assert offered("schedule") == {"advance_selected", "remove_selected"}
-    assert offered("pending") == {"remove_selected"}
-    assert offered("active") == set()  # and nobody is offered Django's own deletion: complaint 19
+    assert offered("dead") == {"requeue_selected", "remove_selected", "export_selected"}
+    assert offered("schedule") == {"advance_selected", "remove_selected", "export_selected"}
+    assert offered("pending") == {"remove_selected", "export_selected"}
+    filling.active()
+    assert offered("active") == {"export_selected"}  # and nobody is offered Django's own deletion: complaint 19
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """The pages on sites of a project's own, under a theme, under a strict policy, and in other languages."""
 
 import re
-from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,7 +21,6 @@ from echomq_django.admin import register
 from echomq_django.models import Job, Queue, Worker
 from tests.admin import filling, scene
 from tests.admin.reading import Page, sent
-from tests.admin.test_models import run
 
 pytestmark = pytest.mark.slow
 
@@ -106,6 +104,8 @@ def test_the_last_registration_counts_and_hooks_go_before_ours() -> None:
         def get_queue_names(self, request: HttpRequest) -> list[str]:
             return [name for name in super().get_queue_names(request) if name == "mail"]  # type: ignore[misc]
 
+        text_search = False
+
     class Theme(admin.ModelAdmin):
         list_per_page = 7
         theme = True
@@ -118,92 +118,12 @@ def test_the_last_registration_counts_and_hooks_go_before_ours() -> None:
         assert page.get_queue_names(HttpRequest()) == ["mail"]
         assert page.theme
         assert type(page).__name__ == f"{model.__name__}Admin"
+    assert not site.get_model_admin(Job).text_search
+    assert admin.site.get_model_admin(Job).text_search
 
 
 def test_the_default_site_has_the_pages_without_a_word_of_the_project() -> None:
     assert all(admin.site.is_registered(model) for model in (Queue, Job, Worker))
-
-
-SITE = """
-    import sys
-    import django
-    from django.conf import settings
-    settings.configure(
-        INSTALLED_APPS=[
-            {apps} "django.contrib.auth", "django.contrib.contenttypes", "django.contrib.sessions",
-            "django.contrib.messages", "django.contrib.staticfiles", "echomq_django",
-        ],
-        MIDDLEWARE=[
-            "django.contrib.sessions.middleware.SessionMiddleware",
-            "django.contrib.auth.middleware.AuthenticationMiddleware",
-            "django.contrib.messages.middleware.MessageMiddleware",
-        ],
-        TEMPLATES=[{{
-            "BACKEND": "django.template.backends.django.DjangoTemplates", "APP_DIRS": True,
-            "OPTIONS": {{"context_processors": [
-                "django.template.context_processors.request", "django.contrib.auth.context_processors.auth",
-                "django.contrib.messages.context_processors.messages",
-            ]}},
-        }}],
-        DATABASES={{"default": {{"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}}},
-        SECRET_KEY="x", USE_TZ=True, STATIC_URL="static/", ROOT_URLCONF="own", ALLOWED_HOSTS=["*"],
-        DEFAULT_AUTO_FIELD="django.db.models.BigAutoField", ECHOMQ={{"default": {{"LOCATION": {url!r}}}}},
-    )
-    django.setup()
-    from django.core.management import call_command
-    from django.test import Client
-    call_command("check")
-    call_command("migrate", verbosity=0)
-    from django.contrib.auth.models import User
-    browser = Client()
-    browser.force_login(User.objects.create_superuser("boss"))
-    for page in {pages}:
-        answer = browser.get("/here/echomq/" + page)
-        assert answer.status_code == 200, (page, answer.status_code, answer.get("Location"))
-        assert b'"/admin/' not in answer.content, page
-    print("seen", browser.post("/here/echomq/queue/mail/pause/").status_code)
-    {more}
-"""
-
-
-def test_a_project_that_replaces_the_default_site_has_the_pages_on_its_own(
-    client: redis.Redis, url: str, tmp_path: Path
-) -> None:
-    pages = fill(client)
-    (tmp_path / "own.py").write_text(
-        "from django.contrib import admin\n"
-        "from django.contrib.admin.apps import AdminConfig\n"
-        "class Site(admin.AdminSite):\n    site_header = 'Own'\n"
-        "class OwnConfig(AdminConfig):\n    default = False\n    default_site = 'own.Site'\n"
-    )
-    (tmp_path / "urls.py").write_text(
-        "from django.contrib import admin\nfrom django.urls import path\n"
-        "urlpatterns = [path('here/', admin.site.urls)]\n"
-    )
-    source = SITE.format(apps='"own.OwnConfig",', url=url, pages=pages, more="").replace('"own",', '"urls",', 1)
-    assert run(source, tmp_path).endswith("seen 302\n")
-    assert jobs.counts("mail").paused
-
-
-@pytest.mark.skipif(not find_spec("unfold"), reason="django-unfold is not installed")
-def test_unfold_dresses_the_pages(client: redis.Redis, url: str, tmp_path: Path) -> None:
-    pages = fill(client)
-    (tmp_path / "own.py").write_text(
-        "from django.contrib import admin\nfrom django.urls import path\n"
-        "urlpatterns = [path('here/', admin.site.urls)]\n"
-    )
-    more = """
-    from django.contrib import admin
-    from unfold.admin import ModelAdmin
-    from echomq_django.models import Queue
-    assert isinstance(admin.site.get_model_admin(Queue), ModelAdmin)
-    assert b"unfold" in browser.get("/here/echomq/queue/").content
-    print("dressed")
-    """
-    source = SITE.format(apps='"unfold", "django.contrib.admin",', url=url, pages=pages, more=more.strip())
-    # unfold has deprecations of its own.
-    assert run(source, tmp_path, warnings="default").endswith("dressed\n")
-    assert jobs.counts("mail").paused
 
 
 # What a strict policy forbids, and what a translator cannot reach.
