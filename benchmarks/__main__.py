@@ -13,25 +13,23 @@ import django
 
 from echomq_django import embedded
 
-from . import cost, drain, enqueue, idle, latency, machine, report
+from . import cost, drain, enqueue, growth, idle, latency, machine, memory, orm, report
 from .case import Options
+from .peers.gather import gather
 from .run import Failed
 
 MEASUREMENTS: dict[str, ModuleType] = {
     "drain": drain, "enqueue": enqueue, "latency": latency, "idle": idle, "cost": cost,
+    "growth": growth, "orm": orm, "memory": memory,
 }  # fmt: skip
-ONCE = ("idle", "cost")
+ONCE = ("idle", "cost", "growth", "memory")
 """What varies little, and takes long: measured in one round."""
 
 
 def main(arguments: list[str]) -> None:
     """Do as told on the command line."""
     given = parse(arguments)
-    results = (
-        load(given.out)
-        if given.report
-        else measure(given, Options(given.jobs, given.seconds, given.pings, given.idle_seconds))
-    )
+    results = load(given.out) if given.report else measure(given)
     for name in results["measurements"]:
         print(*report.lines(results, name, MEASUREMENTS[name].TITLE), sep="\n")
     print(*report.crowding(results), sep="\n")
@@ -45,8 +43,11 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=5.0, help="the most that a drain or an enqueue takes (5)")
     parser.add_argument("--pings", type=int, default=200, help="jobs whose latency is taken (200)")
     parser.add_argument("--idle-seconds", type=float, default=30.0, help="how long an idle worker is watched (30)")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[1_000, 100_000, 1_000_000], help="crowds of growth")
+    parser.add_argument("--memory-jobs", type=int, default=1_000_000, help="jobs after which memory is taken (1000000)")
     parser.add_argument("--repeat", type=int, default=3, help="rounds (3)")
     parser.add_argument("--only", default="", help="only rows that hold one of these words, separated by commas")
+    parser.add_argument("--peers", default="", help='names of peers, separated by spaces, or "all"')
     parser.add_argument("--out", type=Path, default=Path("build/benchmarks.json"), help="where the figures are kept")
     parser.add_argument("--report", action="store_true", help="measure nothing: print what --out holds")
     return parser.parse_args(arguments)
@@ -57,10 +58,16 @@ def load(path: Path) -> dict[str, Any]:
     return json.loads(path.read_text())  # type: ignore[no-any-return]
 
 
-def measure(given: argparse.Namespace, options: Options) -> dict[str, Any]:
+def measure(given: argparse.Namespace) -> dict[str, Any]:
     """Run every case of a round, then the next round; keep the figures after each run."""
     names = given.measurements or list(MEASUREMENTS)
-    results = {"about": about(given), "measurements": names, "runs": []}
+    peers, told = gather(given.peers)
+    for name, what in told.items():
+        print(f"{name}: {what}", file=sys.stderr, flush=True)
+    results = {"about": about(given), "measurements": names, "peers": told, "runs": []}
+    options = Options(
+        given.jobs, given.seconds, given.pings, given.idle_seconds, tuple(given.sizes), given.memory_jobs, peers
+    )
     words = [word for word in given.only.split(",") if word]
     for name in names:
         cases = [case for case in MEASUREMENTS[name].cases(options) if not words or any(w in case.row for w in words)]

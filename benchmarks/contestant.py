@@ -25,16 +25,17 @@ class Contestant:
     env: Mapping[str, str] = field(default_factory=dict)
     bulk: bool = True
     """Whether it has an enqueue of many that is its own."""
+    setup: bool = False
+    """Whether its module makes something that a worker needs before it starts."""
 
     def drive(self, *words: object) -> list[str]:
         """Give the command that enqueues; see drive.py."""
         return [self.python, "-m", "benchmarks.drive", self.module, *map(str, words)]
 
-    def worker(self) -> list[str]:
+    def worker(self, url: str) -> list[str]:
         """Give the command of one worker process; a program of the venv is found beside its Python."""
-        program, *options = self.work
-        beside = Path(self.python).parent / program
-        return [str(beside) if program != "python" else self.python, *options]
+        program, *options = (word.replace("{url}", url) for word in self.work)
+        return [self.python if program == "python" else str(Path(self.python).parent / program), *options]
 
     def environment(self, url: str, marks: Path) -> dict[str, str]:
         """Give the environment of both."""

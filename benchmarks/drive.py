@@ -1,4 +1,4 @@
-"""The producer, in the contestant's own Python: `python -m benchmarks.drive MODULE fill|single|bulk|ping|load …`.
+"""The producer, in the contestant's own Python: `python -m benchmarks.drive MODULE fill|single|bulk|ping|load|setup …`.
 
 Prints how many jobs it stored and in how many seconds, as JSON. Standard library only: the peers' venvs run this.
 """
@@ -8,15 +8,38 @@ import inspect
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 from benchmarks.marks import argument
 
+T = TypeVar("T")
 BULK = 500
 TOGETHER = 100
+
+
+def has_loop(module: ModuleType) -> bool:
+    """Say whether a module's functions are coroutines."""
+    return inspect.iscoroutinefunction(module.enqueue)
+
+
+def plainly(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that waits for nothing without a loop: Django's ORM refuses to work inside one."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+    raise RuntimeError("it waits for something")
+
+
+async def pause(module: ModuleType, seconds: float) -> None:
+    """Sleep, on the loop where there is one."""
+    if has_loop(module):
+        await asyncio.sleep(seconds)
+    else:
+        time.sleep(seconds)
 
 
 async def call(function: Any, *given: Any) -> None:
@@ -32,7 +55,7 @@ async def fill(module: ModuleType, count: int, seconds: float, burn: int = 0) ->
 
 
 async def _repeat(module: ModuleType, count: int, seconds: float, burn: int, *, bulk: bool) -> int:
-    step = BULK if bulk else TOGETHER if inspect.iscoroutinefunction(module.enqueue) else 1
+    step = BULK if bulk else TOGETHER if has_loop(module) else 1
     deadline = time.perf_counter() + seconds
     stored = 0
     while stored < count and time.perf_counter() < deadline:
@@ -50,7 +73,7 @@ async def _repeat(module: ModuleType, count: int, seconds: float, burn: int, *, 
 async def single(module: ModuleType, count: int, seconds: float) -> int:
     """Store jobs one after the other, each acknowledged before the next."""
     enqueue, deadline, stored = module.enqueue, time.perf_counter() + seconds, 0
-    is_async = inspect.iscoroutinefunction(enqueue)
+    is_async = has_loop(module)
     for job in _arguments(count):
         if is_async:
             await enqueue(job)
@@ -70,7 +93,7 @@ async def bulk(module: ModuleType, count: int, seconds: float) -> int:
 async def ping(module: ModuleType, count: int, gap: float) -> int:
     """Store jobs that say when they were sent, each when the one before has long been run."""
     for number in range(count):
-        await asyncio.sleep(gap * (1 + number % 7 / 14))  # never in step with anybody's beat
+        await pause(module, gap * (1 + number % 7 / 14))  # never in step with anybody's beat
         await call(module.enqueue, argument(number, sent=time.perf_counter_ns()))
     return count
 
@@ -80,22 +103,26 @@ async def load(module: ModuleType, per_second: float, seconds: float, burn: int)
     began, stored = time.perf_counter(), 0
     while (now := time.perf_counter() - began) < seconds:
         if now * per_second < stored:
-            await asyncio.sleep((stored / per_second) - now)
+            await pause(module, (stored / per_second) - now)
         await call(module.enqueue, argument(stored, burn=burn))
         stored += 1
     return stored
+
+
+async def setup(module: ModuleType, count: int) -> int:
+    """Store nothing: what the worker needs was made in prepare."""
+    return 0
 
 
 def _arguments(count: int) -> Iterator[dict[str, int]]:
     return (argument(number) for number in range(count))
 
 
-WAYS = {"fill": fill, "single": single, "bulk": bulk, "ping": ping, "load": load}
+WAYS = {"fill": fill, "single": single, "bulk": bulk, "ping": ping, "load": load, "setup": setup}
 
 
-async def main(name: str, way: str, *numbers: str) -> None:
+async def produce(module: ModuleType, way: str, *numbers: str) -> None:
     """Enqueue as told; what the module needs once, such as an open connection, is not measured."""
-    module = import_module(name)
     given = [float(number) if "." in number else int(number) for number in numbers]
     if hasattr(module, "prepare"):
         await call(module.prepare, int(given[0]))
@@ -104,5 +131,11 @@ async def main(name: str, way: str, *numbers: str) -> None:
     print(json.dumps({"jobs": stored, "seconds": time.perf_counter() - began}), flush=True)
 
 
+def main(name: str, *words: str) -> None:
+    """Import the contestant's module and enqueue."""
+    module = import_module(name)
+    (asyncio.run if has_loop(module) else plainly)(produce(module, *words))
+
+
 if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
+    main(*sys.argv[1:])

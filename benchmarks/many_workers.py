@@ -1,7 +1,7 @@
 """Several of our workers in one process: `python -m benchmarks.many_workers 10 raw`.
 
-A hundred worker processes would need more memory than a small machine has. To the server these are as many workers: each
-has its own name, connections, waiters and heartbeat.
+A hundred worker processes would need more memory than a small machine has. To the server these are as many workers:
+each has its own name, connections, waiters and heartbeat.
 """
 
 import signal

@@ -67,14 +67,16 @@ class Run:
 
     def start_workers(self, number: int) -> None:
         """Start worker processes, each the leader of a group."""
+        if self.contestant.setup and not (self._folder / "drive.log").exists():
+            self.drive("setup", 0)
+        command = self.contestant.worker(self.url)
         for _ in range(number):
             with (self._folder / "work.log").open("ab") as log:
-                self.workers.append(
-                    subprocess.Popen(
-                        self.contestant.worker(), env=self._environment, cwd=self._folder, stdin=subprocess.DEVNULL,
-                        stdout=log, stderr=log, start_new_session=True,
-                    )
+                worker = subprocess.Popen(
+                    command, env=self._environment, cwd=self._folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                    start_new_session=True,
                 )  # fmt: skip
+            self.workers.append(worker)
 
     def begin(self, processes: int) -> float:
         """Wait until the workers have a job each, and open the gate; the time since boot, s."""

@@ -24,7 +24,13 @@ def _database(url: str) -> dict[str, Any]:
     """Read sqlite:PATH or postgresql:FOLDER-OF-THE-SOCKET."""
     kind, _, where = url.partition(":")
     if kind == "postgresql":
-        return {"ENGINE": "django.db.backends.postgresql", "HOST": where, "NAME": "postgres", "CONN_MAX_AGE": 60}
+        return {
+            "ENGINE": "django.db.backends.postgresql",
+            "HOST": where,
+            "NAME": "postgres",
+            "USER": "postgres",
+            "CONN_MAX_AGE": 60,
+        }
     return {
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": where or ":memory:",
