@@ -13,7 +13,7 @@ import django
 
 from echomq_django import embedded
 
-from . import cost, drain, enqueue, growth, idle, latency, machine, memory, orm, report
+from . import cost, drain, enqueue, growth, idle, latency, machine, memory, orm, page, report, targets
 from .case import Options
 from .peers.gather import gather
 from .run import Failed
@@ -30,9 +30,14 @@ def main(arguments: list[str]) -> None:
     """Do as told on the command line."""
     given = parse(arguments)
     results = load(given.out) if given.report else measure(given)
+    for name, what in results["peers"].items():
+        print(f"{name}: {what}")
     for name in results["measurements"]:
         print(*report.lines(results, name, MEASUREMENTS[name].TITLE), sep="\n")
     print(*report.crowding(results), sep="\n")
+    print(*targets.lines(results), sep="\n")
+    if given.page:
+        page.write(results, {name: module.TITLE for name, module in MEASUREMENTS.items()})
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -44,11 +49,13 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--pings", type=int, default=200, help="jobs whose latency is taken (200)")
     parser.add_argument("--idle-seconds", type=float, default=30.0, help="how long an idle worker is watched (30)")
     parser.add_argument("--sizes", type=int, nargs="+", default=[1_000, 100_000, 1_000_000], help="crowds of growth")
+    parser.add_argument("--databases", nargs="+", default=["sqlite", "postgresql"], help="those of the ORM's jobs")
     parser.add_argument("--memory-jobs", type=int, default=1_000_000, help="jobs after which memory is taken (1000000)")
     parser.add_argument("--repeat", type=int, default=3, help="rounds (3)")
     parser.add_argument("--only", default="", help="only rows that hold one of these words, separated by commas")
     parser.add_argument("--peers", default="", help='names of peers, separated by spaces, or "all"')
     parser.add_argument("--out", type=Path, default=Path("build/benchmarks.json"), help="where the figures are kept")
+    parser.add_argument("--page", action="store_true", help="write docs/explanation/performance.md and its plot")
     parser.add_argument("--report", action="store_true", help="measure nothing: print what --out holds")
     return parser.parse_args(arguments)
 
@@ -66,8 +73,9 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
         print(f"{name}: {what}", file=sys.stderr, flush=True)
     results = {"about": about(given), "measurements": names, "peers": told, "runs": []}
     options = Options(
-        given.jobs, given.seconds, given.pings, given.idle_seconds, tuple(given.sizes), given.memory_jobs, peers
-    )
+        jobs=given.jobs, seconds=given.seconds, pings=given.pings, idle_seconds=given.idle_seconds,
+        sizes=tuple(given.sizes), memory_jobs=given.memory_jobs, databases=tuple(given.databases), peers=peers,
+    )  # fmt: skip
     words = [word for word in given.only.split(",") if word]
     for name in names:
         cases = [case for case in MEASUREMENTS[name].cases(options) if not words or any(w in case.row for w in words)]

@@ -20,6 +20,7 @@ class Options:
     idle_seconds: float = 30.0
     sizes: tuple[int, ...] = (1_000, 100_000, 1_000_000)
     memory_jobs: int = 1_000_000
+    databases: tuple[str, ...] = ("sqlite", "postgresql")
     peers: tuple[Contestant, ...] = field(default=())
 
 

@@ -22,7 +22,7 @@ def cases(options: Options) -> list[Case]:
 def memory(contestant: Contestant, jobs: int) -> Figures:
     """Let one worker run many jobs, enqueued in chunks, and look at its resident memory."""
     figures: Figures = {}
-    chunk = min(CHUNK, max(jobs // 10, 1))
+    chunk = min(CHUNK, max(jobs // 2, 1))
     with running(contestant, figures) as run:
         run.marks.open_gate()
         run.start_workers(1)

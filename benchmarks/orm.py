@@ -30,7 +30,7 @@ def cases(options: Options) -> list[Case]:
     )
     return [
         Case(each.name, partial(orm, each, kind, min(options.jobs, 5_000), options.seconds))
-        for kind in ("sqlite", "postgresql")
+        for kind in options.databases
         for each in contestants
     ]
 
