@@ -12,13 +12,14 @@ from echomq_django import ids, keys
 from .case import Case, Figures, Options
 from .contestant import Contestant
 from .field import HANDLER
-from .run import running
+from .run import START, Run, running
 
 TITLE = "Script µs a job, in a crowd"
 QUEUE = keys.of("raw")
 FUTURE = 4_000_000_000_000
 CHUNK = 2_000
-MEASURED = 5_000
+MEASURED = 3_000
+SLICES = 3
 
 
 def cases(options: Options) -> list[Case]:
@@ -31,21 +32,31 @@ def cases(options: Options) -> list[Case]:
 
 
 def growth(contestant: Contestant, place: str, size: int, jobs: int) -> Figures:
-    """Enqueue some jobs beside a crowd, and let a worker run as many; the scripts' time by the server's own count."""
+    """Enqueue some jobs beside a crowd, and let a worker run as many; the scripts' time by the server's own count.
+
+    That count runs on while others have the server's CPU, so the least of several slices is taken.
+    """
     figures: Figures = {}
     with running(contestant, figures) as run:
         crowd(run.client, place, size)
-        run.client.config_resetstat()
-        run.drive("single", jobs, 20.0)
-        figures["enqueue"] = _script_micros(run.client) / jobs
-        run.client.config_resetstat()
-        run.start_workers(1)
-        run.begin(1)
-        tally = run.until(lambda tally: tally.calls >= jobs, 30.0)
-        figures["claim and complete"] = _script_micros(run.client) / tally.calls
-        run.stop()
+        run.marks.open_gate()
+        slices = [_slice(run, jobs) for _ in range(SLICES)]
+        figures["enqueue"], figures["claim and complete"] = map(min, zip(*slices, strict=True))
         figures["server MB"] = run.client.info("memory")["used_memory"] / 2**20
     return figures
+
+
+def _slice(run: Run, jobs: int) -> tuple[float, float]:
+    run.client.config_resetstat()
+    stored = run.drive("single", jobs, 20.0)["jobs"]
+    enqueue = _script_micros(run.client) / stored
+    run.client.config_resetstat()
+    before = run.marks.tally().calls
+    run.start_workers(1)
+    run.until(lambda tally: tally.calls >= before + stored, 60.0, START)
+    claim = _script_micros(run.client) / max(run.marks.tally().calls - before, 1)
+    run.stop()
+    return enqueue, claim
 
 
 def crowd(client: "redis.Redis", place: str, size: int) -> None:

@@ -7,7 +7,7 @@ from .case import Case, Figures, Options
 from .contestant import Contestant
 from .field import HANDLER, TASK
 from .machine import resident_mb
-from .run import running
+from .run import START, running
 
 TITLE = "Memory of a worker, MB"
 CHUNK = 50_000
@@ -30,7 +30,7 @@ def memory(contestant: Contestant, jobs: int) -> Figures:
         while stored < jobs:
             stored += int(run.drive("fill", min(chunk, jobs - stored), PATIENCE, patience=PATIENCE * 2)["jobs"])
             reached = stored
-            run.until(lambda tally, reached=reached: tally.calls >= reached, PATIENCE)
+            run.until(lambda tally, reached=reached: tally.calls >= reached, PATIENCE, START)
             time.sleep(0.1)
             first = first or resident_mb(run.workers[0].pid)
         figures[f"after the first {chunk:,}"] = first

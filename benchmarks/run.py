@@ -91,8 +91,8 @@ class Run:
         self.marks.open_gate()
         return time.monotonic()
 
-    def until(self, condition: Callable[[Tally], bool], seconds: float) -> Tally:
-        """Wait until the tally is as wished, or the time is over; Failed when nothing moves."""
+    def until(self, condition: Callable[[Tally], bool], seconds: float, patience: float = STUCK) -> Tally:
+        """Wait until the tally is as wished, or the time is over; Failed when nothing moves for too long."""
         tally, moved, deadline = self.marks.tally(), time.monotonic(), time.monotonic() + seconds
         while not condition(tally) and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -100,7 +100,7 @@ class Run:
             latest = self.marks.tally()
             if latest.calls > tally.calls:
                 moved = time.monotonic()
-            elif time.monotonic() - moved > STUCK:
+            elif time.monotonic() - moved > patience:
                 raise Failed(f"wedged after {latest.calls} jobs, killed: {self.tail('work.log')}")
             tally = latest
         return tally
@@ -128,6 +128,7 @@ class Run:
             with suppress(ProcessLookupError):
                 os.killpg(worker.pid, signal.SIGKILL)
             worker.wait()
+        self.workers.clear()
 
 
 @contextmanager

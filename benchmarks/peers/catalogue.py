@@ -47,7 +47,7 @@ ALL = (
         "django-vtasks", "vtasks", ("django-vtasks[valkey]",),
         ("python", "-m", "django", "runworker", "--concurrency", "50", "--verbosity", "0"),
         AT_LEAST, "off", "coroutines, 50 at once; its client is in Rust", kind="vtasks", settings=DJANGO, bulk=True,
-        note="with VTASKS_MAX_RESCUES set; else what a dead worker had goes to its dead letters",
+        note="with VTASKS_MAX_RESCUES set; idle, it sleeps up to a second between looks of a second",
     ),
     Peer(
         "dramatiq", "dramatiq", ("dramatiq[redis]", "hiredis"),
