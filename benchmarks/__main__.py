@@ -4,12 +4,13 @@ import argparse
 import datetime
 import json
 import sys
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import django
+import redis
 
 from echomq_django import embedded
 
@@ -113,9 +114,16 @@ def about(given: argparse.Namespace) -> dict[str, Any]:
         "date": datetime.date.today().isoformat(),
         "machine": machine.describe(),
         "server": f"{binary.name.title()} {'.'.join(map(str, binary.version))}",
-        "versions": {"django": django.__version__, **{name: version(name) for name in ("redis", "hiredis")}},
+        "versions": {"django": django.__version__, "redis": redis.__version__, "hiredis": _hiredis()},
         "options": {"jobs": given.jobs, "seconds": given.seconds, "pings": given.pings, "repeat": given.repeat},
     }
+
+
+def _hiredis() -> str:
+    try:
+        return version("hiredis")
+    except PackageNotFoundError:
+        return "none"
 
 
 if __name__ == "__main__":

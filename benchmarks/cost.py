@@ -25,10 +25,10 @@ def cost(contestant: Contestant, jobs: int) -> Figures:
     figures: Figures = {}
     with running(contestant, figures) as run:
         client = run.client
-        run.drive("single", 1, 1.0)  # loads the script, registers the queue
+        run.drive("single", 0, 1.0)  # loads the script, registers the queue
         memory = client.info("memory")["used_memory_dataset"]
         client.config_resetstat()
-        jobs = int(run.drive("single", jobs, 60.0)["jobs"])
+        jobs = int(run.drive("single", jobs, 60.0)["stored"])
         figures |= _spent(client, jobs, "enqueue")
         figures["bytes, pending"] = (client.info("memory")["used_memory_dataset"] - memory) / jobs
         rows = [client.memory_usage(key) for key in client.scan_iter("*:job:*", count=1000)]

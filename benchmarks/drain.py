@@ -33,7 +33,7 @@ def drain(contestant: Contestant, processes: int, jobs: int, seconds: float, bur
     figures: Figures = {}
     title = f"{processes} process{'es' if processes > 1 else ''}"
     with running(contestant, figures) as run:
-        stored = run.drive("fill", jobs, float(seconds), burn)["jobs"]
+        stored = run.drive("fill", jobs, float(seconds), burn)["stored"]
         run.client.config_resetstat()
         began = server_seconds(run.client)
         run.start_workers(processes)

@@ -48,7 +48,7 @@ def growth(contestant: Contestant, place: str, size: int, jobs: int) -> Figures:
 
 def _slice(run: Run, jobs: int) -> tuple[float, float]:
     run.client.config_resetstat()
-    stored = run.drive("single", jobs, 20.0)["jobs"]
+    stored = run.drive("single", jobs, 20.0)["stored"]
     enqueue = _script_micros(run.client) / stored
     run.client.config_resetstat()
     before = run.marks.tally().calls

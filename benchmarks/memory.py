@@ -28,12 +28,12 @@ def memory(contestant: Contestant, jobs: int) -> Figures:
         run.start_workers(1)
         stored, first = 0, 0.0
         while stored < jobs:
-            stored += int(run.drive("fill", min(chunk, jobs - stored), PATIENCE, patience=PATIENCE * 2)["jobs"])
+            stored += int(run.drive("fill", min(chunk, jobs - stored), PATIENCE, patience=PATIENCE * 2)["stored"])
             reached = stored
             run.until(lambda tally, reached=reached: tally.calls >= reached, PATIENCE, START)
             time.sleep(0.1)
             first = first or resident_mb(run.workers[0].pid)
         figures[f"after the first {chunk:,}"] = first
-        figures[f"after {stored:,}"] = resident_mb(run.workers[0].pid)
+        figures[f"after {jobs:,}"] = resident_mb(run.workers[0].pid)
         figures["_growth"] = resident_mb(run.workers[0].pid) / first
     return figures

@@ -45,7 +45,7 @@ def orm(contestant: Contestant, kind: str, jobs: int, seconds: float) -> Figures
         contestant = replace(contestant, env={**contestant.env, "BENCH_DATABASE": url, "BENCH_ITEMS": str(ITEMS)})
         with running(contestant, figures) as run:
             run.drive("setup", 0)
-            stored = run.drive("fill", jobs, float(seconds))["jobs"]
+            stored = run.drive("fill", jobs, float(seconds))["stored"]
             run.start_workers(1)
             run.begin(1)
             figures[kind] = run.until(lambda tally: tally.calls >= stored, seconds).rate

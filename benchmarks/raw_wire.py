@@ -25,7 +25,7 @@ def prepare(count: int) -> None:
     """Load the script, and write the commands of the jobs that will be stored one by one."""
     global written
     client.script_load(scripts.enqueue.source)
-    written = iter([_command([marks.argument(number)]) for number in range(count)])
+    written = iter([_command([marks.argument(number)]) for number in range(count + 1)])
 
 
 def enqueue(argument: dict[str, int]) -> None:
