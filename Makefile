@@ -12,7 +12,7 @@ ifdef PIP_INDEX_URL
 export UV_DEFAULT_INDEX ?= $(PIP_INDEX_URL)
 endif
 
-.PHONY: test quick lint docs demo serve worker clean
+.PHONY: test quick lint docs bench demo serve worker clean
 
 test: .venv-tox/made  ## every Python and Django pair this machine has, lint and docs
 	$(TOX) run
@@ -22,6 +22,9 @@ quick: .venv-tox/made  ## one pair, without the slow tests
 
 lint docs: .venv-tox/made
 	$(TOX) run -e $@
+
+bench: .venv-bench/made  ## how fast it is; PEERS="rq celery" measures these too, ARGS="drain --jobs 5000" less
+	.venv-bench/bin/python -m benchmarks $(ARGS) $(if $(PEERS),--peers "$(PEERS)")
 
 demo: .venv-demo/made  ## the example project's orders, from the file to the receipts
 	$(MANAGE) migrate --verbosity 0
@@ -37,13 +40,20 @@ worker: .venv-demo/made  ## a worker for the example project
 	$(MANAGE) echomq_worker
 
 clean:
-	rm -rf .venv-tox .venv-demo .tox build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf .venv-tox .venv-demo .venv-bench .tox build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 # Each environment ends with a file named made, so that an install that was cut off is done again.
 .venv-tox/made: Makefile
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11")'
 	$(PYTHON) -m venv .venv-tox
 	.venv-tox/bin/python -m pip install --quiet "tox>=4.30" "tox-uv>=1.20"
+	touch $@
+
+.venv-bench/made: Makefile pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11")'
+	$(PYTHON) -m venv .venv-bench
+	.venv-bench/bin/python -m pip install --quiet "uv>=0.9"
+	.venv-bench/bin/python -m uv pip install --quiet --python .venv-bench/bin/python --editable . --group bench
 	touch $@
 
 .venv-demo/made: Makefile $(SOURCES)

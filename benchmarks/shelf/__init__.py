@@ -1,0 +1,1 @@
+"""A table for the measurement of handlers that use the ORM."""
