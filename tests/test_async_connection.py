@@ -576,6 +576,7 @@ def test_an_error_reply_means_what_it_means_to_the_other_clients(
 # --- forks ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_child_connects_for_itself_and_leaves_its_parents_connections_alone(
     client: redis.Redis,
     program: Program,  # noqa: F811
@@ -633,6 +634,7 @@ runner.close()
     assert before == after != child
 
 
+@pytest.mark.slow
 def test_a_fork_from_a_coroutine_leaves_the_child_able_to_work(
     client: redis.Redis,
     program: Program,  # noqa: F811

@@ -370,6 +370,7 @@ def test_a_folder_stays_taken_while_an_orphan_works_in_it(tmp_path: Path, monkey
 # The server that a project shares
 
 
+@pytest.mark.slow
 def test_sixteen_processes_share_one_server(folder: Path) -> None:
     ready = "import sys; from echomq_django import embedded; print('ready', flush=True); sys.stdin.readline()"
     with ExitStack() as stack:

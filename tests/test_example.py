@@ -229,6 +229,7 @@ def manage(project: Path, *arguments: str, **more: str) -> subprocess.CompletedP
     )
 
 
+@pytest.mark.slow
 def test_the_shop_passes_its_own_tests(project, url):
     tests = manage(project, "test", ECHOMQ_URL=url)
 

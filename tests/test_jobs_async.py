@@ -95,7 +95,7 @@ def test_aenqueue_stores_what_enqueue_stores(
     assert twins(client, alike, "enqueue", payload, **options).status == status
 
 
-@pytest.mark.parametrize("number", [0, 1, 3, 501])
+@pytest.mark.parametrize("number", [0, 1, 3, pytest.param(501, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("options", [{}, {"priority": -3, "name": "a.b", "max_attempts": 2}, {"at": LATER}], ids=repr)
 def test_aenqueue_many_stores_what_enqueue_many_stores(
     client: redis.Redis, alike: Any, number: int, options: dict[str, Any]

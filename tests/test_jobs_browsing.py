@@ -184,6 +184,7 @@ def test_a_job_that_dies_between_two_looks_brings_no_other_job_into_the_span(
 # --- how much it costs ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", TIMED)
 def test_a_page_at_any_depth_costs_the_same_number_of_commands_in_a_small_and_a_large_place(
     client: redis.Redis, place: str

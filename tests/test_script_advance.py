@@ -111,6 +111,7 @@ def test_a_worker_is_woken_only_when_pending_was_empty(client: redis.Redis) -> N
     assert "wake" not in held(client)
 
 
+@pytest.mark.slow
 def test_thousands_of_ids_are_advanced_in_bounded_calls(client: redis.Redis) -> None:
     minted = [ids.brand("JOB", number) for number in range(8_500)]
     seed(client, {"schedule": [(one, FUTURE) for one in minted], **{job(one): row("scheduled") for one in minted}})

@@ -78,6 +78,7 @@ def test_an_old_id_whose_row_is_unsound_is_forgotten_too(client: redis.Redis, un
     assert held(client) == {}
 
 
+@pytest.mark.slow
 def test_thousands_of_dead_are_forgotten_in_bounded_calls(client: redis.Redis) -> None:
     minted = [ids.brand("JOB", number) for number in range(8_500)]
     seed(client, {"dead": [(one, PAST) for one in minted], **{job(one): row("dead", 1) for one in minted}})

@@ -424,6 +424,7 @@ def test_where_info_is_forbidden_leases_count_and_what_another_reaper_has_seen(c
         client.execute_command("ACL", "DELUSER", "reaper")
 
 
+@pytest.mark.slow
 def test_thousands_of_overdue_jobs_are_reaped_in_bounded_calls(client: redis.Redis) -> None:
     minted = [ids.brand("JOB", number) for number in range(8_500)]
     rows = {job(one): row("active", 1, owner=OTHER) for one in minted}

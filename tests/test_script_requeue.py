@@ -136,6 +136,7 @@ def test_a_hundred_dead_of_which_three_lost_their_rows_are_requeued_but_for_thos
     assert (client.zcard(K.pending), client.zcard(K.quarantine), client.zcard(K.dead)) == (97, 3, 0)
 
 
+@pytest.mark.slow
 def test_thousands_of_ids_are_requeued_in_bounded_calls(client: redis.Redis) -> None:
     minted = [ids.brand("JOB", number) for number in range(8_500)]
     seed(client, {"dead": [(one, PAST) for one in minted], **{job(one): row("dead", 1) for one in minted}})

@@ -520,7 +520,9 @@ def test_an_async_receiver_hears_of_both_kinds_of_tasks() -> None:
     assert found == [3, 7]
 
 
-def test_receivers_of_the_project_run_where_a_coroutine_may_use_the_database_and_logs_run_on_the_loop() -> None:
+def test_receivers_of_the_project_run_where_a_coroutine_may_use_the_database_and_logs_run_on_the_loop(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     threads = []
 
     class Listening(logging.Handler):
@@ -532,6 +534,7 @@ def test_receivers_of_the_project_run_where_a_coroutine_may_use_the_database_and
 
     listening = Listening(logging.INFO)
     log = logging.getLogger("django.tasks" if BUILT_IN else "django_tasks")
+    caplog.set_level(logging.INFO, log.name)
     log.addHandler(listening)
     try:
         run(tasks.aadd, 1, 2)

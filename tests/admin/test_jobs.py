@@ -130,6 +130,7 @@ def test_an_empty_place_says_so(boss: Client) -> None:
 # Pages.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", PLACES)
 def test_pages_share_out_the_place_without_gaps_or_repeats(boss: Client, client: redis.Redis, place: str) -> None:
     minted = filling.crowd(client, place, 230)
@@ -138,6 +139,7 @@ def test_pages_share_out_the_place_without_gaps_or_repeats(boss: Client, client:
     assert [job_id for page in pages for job_id in page] == (minted[::-1] if place == "dead" else minted)
 
 
+@pytest.mark.slow
 def test_several_queues_are_merged_by_time_down_to_a_bound_and_the_page_says_so(
     boss: Client, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:

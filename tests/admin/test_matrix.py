@@ -104,6 +104,8 @@ URLS = {
 }
 
 
+@pytest.mark.slow
+@pytest.mark.everywhere
 @pytest.mark.parametrize(("theme", "site"), URLS)
 def test_every_page_and_an_action_work(client: redis.Redis, url: str, tmp_path: Path, theme: str, site: str) -> None:
     pages = fill(client)
