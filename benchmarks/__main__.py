@@ -3,6 +3,7 @@
 import argparse
 import datetime
 import json
+import signal
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -29,6 +30,7 @@ ONCE = ("idle", "cost", "growth", "memory")
 
 def main(arguments: list[str]) -> None:
     """Do as told on the command line."""
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # what was started is ended
     given = parse(arguments)
     results = load(given.out) if given.report else measure(given)
     for name, what in results["peers"].items():
