@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from asgiref.sync import sync_to_async
 from django.dispatch import Signal
 from django.utils import timezone
+from django.utils.module_loading import import_string
 
 from echomq_django import envelope, payload
 from echomq_django.conf import QueueConfig
@@ -103,7 +104,8 @@ class TaskWork:
         self._keeps_results = config.result_ttl_ms > 0
         self._started = time.time()
         self._is_done = False
-        self._sender = type(task_backends[result.backend])
+        # Not task_backends[…]: each job has a context of its own, and Django makes its backends anew in each.
+        self._sender: type = import_string(task_backends.settings[result.backend]["BACKEND"])
 
     def start(self) -> Any:
         """Call the task's function."""
