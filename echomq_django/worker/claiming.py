@@ -21,7 +21,7 @@ from .waiter import BEAT
 
 logger = logging.getLogger("echomq_django.worker")
 
-PREFETCH_MAX = 200
+PREFETCH_MAX = 400
 
 
 @dataclass(slots=True)
