@@ -10,10 +10,7 @@ from echomq_django import models as shapes
 from echomq_django.job import Location
 
 from .hollow import is_hollow
-from .showing import NOTHING, TIME_WORDS, told_place, told_shortly, visible, when
-
-ERROR_LIMIT = 80
-"""Characters of an error that a list shows."""
+from .showing import NOTHING, TIME_WORDS, heading, told_place, told_shortly, when
 
 
 @admin.display(description=_("ID"))
@@ -25,7 +22,7 @@ def short_id(shape: shapes.Job) -> str:
 @admin.display(description=_("task"))
 def task(shape: shapes.Job) -> str:
     """Show the name that the producer gave the job; a question mark when nothing but the id is left of it."""
-    return "?" if is_hollow(shape.job) else shape.name or NOTHING
+    return "?" if is_hollow(shape.job) else heading(shape.job.name) or NOTHING
 
 
 @admin.display(description=_("place"))
@@ -52,4 +49,4 @@ def time(shape: shapes.Job) -> str:
 def remark(shape: shapes.Job) -> str:
     """Show who runs the job, or what went wrong."""
     text = shape.job.worker if shape.job.location is Location.ACTIVE else shape.job.last_error
-    return visible(text if len(text) <= ERROR_LIMIT else f"{text[: ERROR_LIMIT - 1]}…") or NOTHING
+    return heading(text) or NOTHING

@@ -18,7 +18,7 @@ from echomq_django.job import Location
 from echomq_django.jobs import Counts
 
 from .base import ServerAdmin, number
-from .showing import PLACE_WORDS, visible
+from .showing import PLACE_WORDS, heading
 
 TOP = 20
 """How many tasks and errors the sidebar offers."""
@@ -134,7 +134,7 @@ class CensusFilter(ServerFilter):
         top = [(name, count) for name, count in counter.most_common(TOP) if name]
         if chosen and chosen not in dict(top):
             top.append((chosen, counter[chosen]))
-        return [(name, f"{visible(name)} ({number(count)})") for name, count in top]
+        return [(name, f"{heading(name)} ({number(count)})") for name, count in top]
 
     def of(self, found: Asked) -> Counter[str]:
         """Give the numbers that this filter is about."""

@@ -35,10 +35,18 @@ TIME_WORDS = {
     Location.PENDING: _("enqueued"),
 }
 
+HEADING_LIMIT = 80
+"""Characters of a task's name or an error that a list shows."""
+
 
 def visible(text: str) -> str:
     """Escape what cannot be seen or stored: NUL, half characters, and marks that turn the text around them."""
     return _INVISIBLE.sub(lambda found: found[0].encode("unicode-escape").decode(), text)
+
+
+def heading(text: str) -> str:
+    """Show a text that names something in a list: visible, and cut, or one long name pushes all else out of sight."""
+    return visible(text if len(text) <= HEADING_LIMIT else f"{text[: HEADING_LIMIT - 1]}…")
 
 
 def moment(ms: int | None) -> datetime | None:

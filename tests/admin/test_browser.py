@@ -266,7 +266,8 @@ def test_no_page_is_wider_than_its_window_and_screenshots_are_left_to_be_looked_
     jobs.pause("default")
     urls = {
         "overview": "/admin/echomq/",
-        "dead": "/admin/echomq/job/?location=dead",
+        "dead": "/admin/echomq/job/?location=dead&queue=mail",
+        "dead-long": "/admin/echomq/job/?location=dead",
         "job": job_url("mail", dead[-1]),
         "confirm": job_url("mail", dead[-1], "requeue"),
         "remove": job_url("mail", dead[-1], "delete"),

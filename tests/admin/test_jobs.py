@@ -207,6 +207,15 @@ def test_the_days_of_all_queues_are_counted_in_one_round_trip(
     assert max(trips) == 8 * 17
 
 
+def test_a_long_name_and_a_long_error_are_cut_in_the_list_and_beside_it(boss: Client) -> None:
+    filling.dead(error=ValueError("e" * 300), name="n" * 300)
+    page = Page(boss.get(LIST))
+    assert f"{'n' * 79}…" in page.text
+    assert f"{'n' * 79}… (1)" in page.text
+    assert "n" * 80 not in page.text
+    assert f"ValueError: {'e' * 67}…" in page.text
+
+
 def test_scores_that_were_written_by_hand_do_not_make_the_date_hierarchy_long(
     boss: Client, client: redis.Redis, asked: list[Any]
 ) -> None:
