@@ -13,6 +13,9 @@ ECHOMQ = {
 }
 TASKS = {"default": {"BACKEND": "echomq_django.backend.EchoMQBackend", "QUEUES": ["default"]}}
 
+# Django writes two lines for each task, at INFO, and its own settings then drop them.
+LOGGING = {"version": 1, "disable_existing_loggers": False, "loggers": {"django.tasks": {"level": "WARNING"}}}
+
 SECRET_KEY = "only for benchmarks"
 DEBUG = False
 USE_TZ = True
