@@ -146,7 +146,7 @@ def test_a_message_is_left_long_enough_to_be_read(visit: Visit, viewer: User) ->
         page.locator("input[name=_selected_action]").first.check()
         page.locator("select[name=action]").select_option("requeue_selected")
         page.locator("button[name=index]").click()
-        page.locator("#content form input[type=submit]").click()
+        page.locator(".emq-confirm #content form input[type=submit]").click()
         expect(page.locator(".messagelist .success")).to_be_visible()
         return [reloads(page, 59), reloads(page, 1)]
 
