@@ -15,6 +15,7 @@ import redis
 
 from echomq_django import connection, jobs, keys, scripts
 from echomq_django.job import Location
+from echomq_django.reaper import sweep
 from echomq_django.worker.claiming import PREFETCH_MAX
 from echomq_django.worker.held import HeldJob
 from echomq_django.worker.process import WORN_OUT
@@ -574,12 +575,13 @@ def sent(client: redis.Redis) -> int:
 
 @pytest.mark.slow
 def test_an_idle_worker_sends_at_most_two_commands_a_second(bench: Bench, client: redis.Redis) -> None:
+    sweep("default")  # a script that is new to the server is sent twice
     worker = bench.worker(concurrency=4, reap=True)
     until(lambda: worker.link._waiters["default"].parked)
     before, started = sent(client), time.monotonic()
     until(lambda: time.monotonic() >= started + 12.0)
-    # A slow machine sends fewer, and never more.
-    assert 0 < sent(client) - before <= 2 * (time.monotonic() - started)
+    # Less than two a second on average; what is due every few seconds may fall on both edges of so short a time.
+    assert 0 < sent(client) - before <= 2 * (time.monotonic() - started) + 5
 
 
 # --- jobs that were lost ------------------------------------------------------------------------------------------
