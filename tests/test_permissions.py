@@ -84,23 +84,13 @@ class Elsewhere:
 PROJECT = """
     import sys, django
     from django.conf import settings
+    from tests import settings as tested
     settings.configure(
         INSTALLED_APPS=[
             "django.contrib.admin", "django.contrib.auth", "django.contrib.contenttypes", "django.contrib.sessions",
             "django.contrib.messages", *(["echomq_django"] if {ours} else []),
         ],
-        MIDDLEWARE=[
-            "django.contrib.sessions.middleware.SessionMiddleware",
-            "django.contrib.auth.middleware.AuthenticationMiddleware",
-            "django.contrib.messages.middleware.MessageMiddleware",
-        ],
-        TEMPLATES=[{{
-            "BACKEND": "django.template.backends.django.DjangoTemplates", "APP_DIRS": True,
-            "OPTIONS": {{"context_processors": [
-                "django.template.context_processors.request", "django.contrib.auth.context_processors.auth",
-                "django.contrib.messages.context_processors.messages",
-            ]}},
-        }}],
+        MIDDLEWARE=tested.MIDDLEWARE, TEMPLATES=tested.TEMPLATES,
         DATABASES={{"default": {{"ENGINE": "django.db.backends.sqlite3", "NAME": "site.sqlite3"}}}},
         DEFAULT_AUTO_FIELD="django.db.models.BigAutoField", USE_TZ=True, SECRET_KEY="x" * 50, ROOT_URLCONF="urls",
         ECHOMQ={{"default": {{"LOCATION": "redis://127.0.0.1:1/0"}}}},

@@ -6,6 +6,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -502,6 +503,27 @@ def test_a_coroutine_that_raises_is_a_failed_attempt(monkeypatch: pytest.MonkeyP
     outcome = run(handler)
     assert isinstance(outcome, Fail)
     assert outcome.error.message == "ValueError: no"
+
+
+def test_a_coroutine_goes_to_the_thread_of_databases_only_when_one_was_used_outside_of_jobs_threads(
+    database: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = []
+
+    async def go(function: Callable[..., Any], *args: Any) -> Any:
+        gone.append(function.__name__)
+        return function(*args)
+
+    async def handler(job: HeldJob) -> None:
+        if job.data:
+            databases.connection_created.send(None)
+
+    monkeypatch.setattr(databases, "_elsewhere", threading.Event())
+    monkeypatch.setattr(runner, "sync_to_async", lambda function: partial(go, function))
+    monkeypatch.setattr(work, "import_string", lambda path: handler)
+    assert (run(handler, held(b"0")), gone) == (Complete(), [])
+    assert (run(handler, held(b"1")), gone) == (Complete(), ["after"])
+    assert (run(handler, held(b"0")), gone) == (Complete(), ["after", "before", "after"])
 
 
 def test_what_cannot_be_cleaned_after_a_job_does_not_change_how_it_ended(

@@ -15,14 +15,13 @@ from django.utils.translation import gettext, ngettext
 
 from echomq_django import jobs
 from echomq_django import models as shapes
-from echomq_django.exceptions import EchoMQError, InvalidId, JobGone
-from echomq_django.ids import check_job
+from echomq_django.exceptions import EchoMQError, JobGone
 from echomq_django.job import Job
 
 from . import many
 from .arguments import Arguments, Redact, indented, redaction
 from .base import ServerAdmin, briefly, number, reason
-from .chosen import Selected
+from .chosen import Selected, is_id
 from .filters import asked
 from .listing import CHUNK, PAYLOADS, Listing
 from .showing import PLACE_WORDS, moment, when
@@ -93,11 +92,11 @@ def _rows(listing: Listing, queue: str, start: int, size: int, sees: bool) -> li
 def _ticked(chosen: Selected, using: str) -> Iterator[list[Job]]:
     """Read what was ticked, wherever it is now; what is gone is left out."""
     for queue, job_ids in chosen.by_queue().items():
-        for job_id in job_ids:
+        for job_id in filter(is_id, job_ids):
             try:
                 with briefly():
-                    job = jobs.get(queue, check_job(job_id), using=using)
-            except (InvalidId, JobGone):
+                    job = jobs.get(queue, job_id, using=using)
+            except JobGone:
                 continue
             yield [job]
 

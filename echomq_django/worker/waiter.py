@@ -15,7 +15,7 @@ from echomq_django.exceptions import EchoMQError
 
 logger = logging.getLogger("echomq_django.worker")
 
-BEAT = 1.5
+BEAT = 2.0
 """Seconds after which a parked worker looks without having been woken: EchoMQ's flat enqueue wakes nobody."""
 
 Woken = Callable[[str, bool], None]

@@ -11,6 +11,7 @@ from django.test import Client
 
 from echomq_django.call import Command
 from echomq_django.connection import Client as ServerClient
+from tests.admin.chromium import Chromium, Visit
 
 UserWith = Callable[..., Client]
 
@@ -31,6 +32,20 @@ def _no_table() -> Iterator[None]:
 def live_server(django_db_setup: None, live_server: Any) -> Any:
     """Start the site when its database is in a file: threads would share one in memory, and SQLite dies of that."""
     return live_server
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Chromium]:
+    """Give a browser, which is started once for all tests of a file."""
+    chromium = Chromium()
+    yield chromium
+    chromium.stop()
+
+
+@pytest.fixture
+def visit(chromium: Chromium, live_server: Any) -> Visit:
+    """Give a function that walks through the site, logged in."""
+    return Visit(chromium, live_server.url)
 
 
 @pytest.fixture

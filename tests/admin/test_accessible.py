@@ -1,6 +1,5 @@
 """The pages for those who do not see them, or use no mouse: no fault that Django's own pages do not have too."""
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -11,7 +10,7 @@ from django.contrib.auth.models import User
 
 from echomq_django import jobs, keys
 from tests.admin import filling, scene
-from tests.admin.chromium import Chromium, Page, Visit
+from tests.admin.chromium import Page, Visit
 
 pytestmark = pytest.mark.slow
 
@@ -25,18 +24,6 @@ STOCK = (
     "/admin/auth/user/{}/history/",
 )
 """What Django's own pages are like."""
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Chromium]:
-    chromium = Chromium()
-    yield chromium
-    chromium.stop()
-
-
-@pytest.fixture
-def visit(chromium: Chromium, live_server: Any) -> Visit:
-    return Visit(chromium, live_server.url)
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """The admin in a real browser: every page of it is silent, and people get done what they come for."""
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -11,7 +10,7 @@ from django.contrib.auth.models import Permission, User
 
 from echomq_django import envelope, jobs, keys
 from tests.admin import filling, scene
-from tests.admin.chromium import SCREENSHOTS, Chromium, Page, Visit, expect
+from tests.admin.chromium import SCREENSHOTS, Page, Visit, expect
 
 pytestmark = pytest.mark.slow
 
@@ -19,18 +18,6 @@ OPERATOR = (
     "view_queue", "view_job", "view_worker", "view_job_payload", "requeue_job", "advance_job", "delete_job",
     "change_job", "pause_queue", "drain_queue",
 )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Chromium]:
-    chromium = Chromium()
-    yield chromium
-    chromium.stop()
-
-
-@pytest.fixture
-def visit(chromium: Chromium, live_server: Any) -> Visit:
-    return Visit(chromium, live_server.url)
 
 
 @pytest.fixture

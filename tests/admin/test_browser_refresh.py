@@ -1,6 +1,5 @@
 """Live refresh in a real browser whose clock is moved: when it reloads, and when it waits."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,7 +8,7 @@ from django.contrib.auth.models import Permission, User
 
 from echomq_django import jobs
 from tests.admin import filling, scene
-from tests.admin.chromium import Chromium, Page, Visit, expect
+from tests.admin.chromium import Page, Visit, expect
 
 pytestmark = pytest.mark.slow
 
@@ -18,18 +17,6 @@ JOBS = LISTS[-1]
 CHOICE = ".emq-refresh select"
 # The browser tells of each reload before it begins, and can be kept from it.
 COUNTED = "() => { window.asked = 0; navigation.onnavigate = event => { event.preventDefault(); window.asked++ } }"
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Chromium]:
-    chromium = Chromium()
-    yield chromium
-    chromium.stop()
-
-
-@pytest.fixture
-def visit(chromium: Chromium, live_server: Any) -> Visit:
-    return Visit(chromium, live_server.url)
 
 
 @pytest.fixture

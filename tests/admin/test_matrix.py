@@ -17,23 +17,13 @@ SITE = """
     {ignored}
     import django
     from django.conf import settings
+    from tests import settings as tested
     settings.configure(
         INSTALLED_APPS=[
             {apps}, "django.contrib.auth", "django.contrib.contenttypes", "django.contrib.sessions",
             "django.contrib.messages", "django.contrib.staticfiles", "echomq_django",
         ],
-        MIDDLEWARE=[
-            "django.contrib.sessions.middleware.SessionMiddleware",
-            "django.contrib.auth.middleware.AuthenticationMiddleware",
-            "django.contrib.messages.middleware.MessageMiddleware",
-        ],
-        TEMPLATES=[{{
-            "BACKEND": "django.template.backends.django.DjangoTemplates", "APP_DIRS": True,
-            "OPTIONS": {{"context_processors": [
-                "django.template.context_processors.request", "django.contrib.auth.context_processors.auth",
-                "django.contrib.messages.context_processors.messages",
-            ]}},
-        }}],
+        MIDDLEWARE=tested.MIDDLEWARE, TEMPLATES=tested.TEMPLATES,
         DATABASES={{"default": {{"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}}},
         SECRET_KEY="x", USE_TZ=True, STATIC_URL="static/", ROOT_URLCONF="urls", ALLOWED_HOSTS=["*"],
         DEFAULT_AUTO_FIELD="django.db.models.BigAutoField", ECHOMQ={{"default": {{"LOCATION": {url!r}}}}},
